@@ -214,15 +214,16 @@ def choose_width(variable: Continuous, traces: Sequence[Trace]) -> float:
     """Return the length of the intervals whose probabilities curves show beside stems.
 
     It is the step of a grid where all its numbers have stems or are few, else a round number below a fifth of the
-    picture; without stems it is 1, which leaves densities as they are.
+    picture for which no curve is above 1; without stems it is 1, which leaves densities as they are.
     """
     step = step_of(variable)
     span = float(np.ptp(np.concatenate([part for trace in traces for part in (trace.values, trace.x)])))
     if not span or not any(len(trace.values) for trace in traces):
         return 1.0
-    rounds = 10.0 ** np.floor(np.log10(span / 5)) * np.array([1, 2, 5])
+    most = 1 / max(5 / span, *(float(np.max(trace.density, initial=0.0)) for trace in traces))
+    rounds = 10.0 ** np.floor(np.log10(most)) * np.array([1, 2, 5])
     is_dense = any(0 < np.ptp(trace.values) < step * len(trace.values) for trace in traces if len(trace.values))
-    return step if is_dense or span < _FINE * step else float(rounds[rounds <= span / 5].max())
+    return step if is_dense or span < _FINE * step else float(rounds[rounds <= most].max())
 
 
 def make_axis(variable: Continuous, traces: Sequence[Trace]) -> Axis:

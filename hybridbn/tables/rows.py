@@ -524,8 +524,8 @@ class Rows(ABC):
             words = [] if unit is None else [unit.describe()]
             return "; ".join(filter(None, [*words, scale.describe()]))
         scaled = self.scaled(variable.name)
-        ends = " to ".join(str(scaled.restore(end)) for end in scale.seen)
-        return f"{scaled.unit.describe()}, {ends}"
+        as_text = scaled.unit.text if scaled.unit.pattern or scaled.unit.kind == "time" else scaled.restore
+        return f"{scaled.unit.describe()}, {' to '.join(str(as_text(end)) for end in scale.seen)}"
 
     def __repr__(self) -> str:
         names = self.names

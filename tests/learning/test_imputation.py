@@ -411,6 +411,14 @@ def test_bounds_hold_in_learned_networks() -> None:
     assert (everywhere[["x", "y"]].max() == frame[["x", "y"]].max()).all()
 
 
+def test_observed_bounds_leave_columns_without_a_range_alone() -> None:
+    frame = mixed()[["x", "y"]].assign(same=7.0, none=np.nan)
+    frame.loc[3, "same"] = np.nan
+    with pytest.warns(UserWarning, match="columns left alone: 'none'"):
+        filled = hb.impute(frame, bounds="observed", random_state=0)
+    assert (filled["same"] == 7).all()
+
+
 def test_bounds_may_be_open_at_one_end() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=300), "n": rng.poisson(0.5, 300).astype(float)})

@@ -109,6 +109,14 @@ def test_every_picture_is_made_of_the_same_stems(kind: str) -> None:
         assert f"{trace.probabilities.max():.1%}" in told
 
 
+@pytest.mark.parametrize("kind", ["two codes", "amounts with zeros", "a steep curve"])
+def test_no_probability_that_is_drawn_is_above_one(kind: str) -> None:
+    steep = ask(atoms([100.0], 0.9, 5.0, 0.5))
+    chart = chart_posterior(as_continuous(steep.posterior("x")) if kind == "a steep curve" else posterior_of(kind))
+    assert "probability" in chart.y.label
+    assert max(float(np.nanmax(mark.y)) for mark in chart.marks if isinstance(mark, Line)) <= 1
+
+
 @pytest.mark.parametrize("kind", WHOLE)
 def test_ticks_of_whole_numbers_are_whole_and_without_separators(kind: str) -> None:
     chart = chart_posterior(posterior_of(kind, "a state"), posterior_of(kind))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 
 import numpy as np
@@ -59,12 +60,21 @@ def test_tables_say_what_numbers_are(name: str, missing: int) -> None:
 def test_dates_and_ordered_states_are_described() -> None:
     days = pd.Timestamp("2021-03-01") + pd.to_timedelta(np.arange(90) % 50, unit="D")
     table = hb.Table(
-        {"day": days, "at": days + pd.Timedelta("5min"), "size": pd.Categorical(list("sml") * 30, ordered=True)}
+        {
+            "day": days,
+            "at": days + pd.Timedelta("5min"),
+            "size": pd.Categorical(list("sml") * 30, ordered=True),
+            "opens": [datetime.time(7 + row % 3, 30) for row in range(90)],
+            "due": [f"{1 + row % 28:02d}.03.2021" for row in range(90)],
+        },
+        continuous=["due"],
     )
     lines = str(table).splitlines()
     assert lines[1].endswith("dates, 2021-03-01 to 2021-04-19")
     assert lines[2].endswith("points in time, 2021-03-01T00:05 to 2021-04-19T00:05")
     assert lines[3].endswith("ordered: 'l', 'm', 's'")
+    assert lines[4].endswith("times of day, 07:30:00 to 09:30:00")
+    assert lines[5].endswith("dates, %d.%m.%Y, 01.03.2021 to 28.03.2021")
 
 
 def test_declared_codes_need_no_rows() -> None:

@@ -238,7 +238,9 @@ def check_bounds(bounds: Any, table: Table | None = None) -> dict[str, tuple[flo
             reason = "is discrete" if name in table else "is no column"
             raise TableError(f"bounds: {name!r} {reason}; bounds are for columns of numbers")
         if isinstance(ends, str) and ends == "observed" and table is not None:
-            ends = (np.nanmin(table.column(name)), np.nanmax(table.column(name)))
+            ends = table.value_range(name)
+            if not ends[0] < ends[1]:
+                continue
         unit = getattr(table.variable(name), "unit", None) if table is not None else None
         as_number = float if unit is None else unit.number
         try:
@@ -541,7 +543,7 @@ def count_outside(parts: Iterable[Mapping[str, Any]], ranges: Bounds, *, usual: 
     for fills in parts:
         for name in [name for name in fills.keys() & ranges.keys() if ranges[name][0] <= ranges[name][1]]:
             values, (low, high) = np.asarray(fills[name], dtype=np.float64), ranges[name]
-            outside = int(((values < low) | (values > high)).sum())
+            outside = int(((values < low) | (values > high)).sum()) if low <= high else 0
             counts[name] += outside * (usual or outside > _USUAL + _USUAL_SHARE * len(values))
     return +counts
 
