@@ -26,10 +26,16 @@ if TYPE_CHECKING:
 
 TAIL_DENSITY = 1e-4
 """Relative to the largest density of a cell, a density above which polynomials are accurate."""
-HEAVY = 1e4
-"""Tails that reach so many interquartile ranges out may be too heavy for moments."""
-MOST_IN_TAIL = 1e-3
-"""The share of the last tenth of a heavy tail in a moment, above which there is none, or none that could be told."""
+MOST_BEYOND = 1e-11
+"""Where more mass than this seems to lie beyond the end of a grid, the density ends there: else it were longer."""
+LEAST = 1e-12
+"""A tail has ended where a moment gains less than this, relative to its scale, with each doubling of the grid; and its
+power is told no better.
+"""
+MOST_POWER = 20.0
+"""A tail that falls faster holds nothing beyond the grid."""
+MOST_DOUBT = 1e-6
+"""A moment exists if what lies beyond the grid can be told so well, relative to its scale."""
 NOTHING = 1e-18
 """A cell of less probability is left out."""
 
@@ -80,47 +86,37 @@ class PiecewisePosterior(Density):
         return 3 * ORDER * len(self._low)
 
     def moments(self) -> tuple[Values, Values]:
-        """Return mean and variance (rows,)."""
+        """Return mean and variance (rows,) with what lies beyond the grid; NaN where a tail is too heavy for them."""
         points = self._point_cells.snap(node_axis(self._low, self._high).points)
-        mean = np.sum(points * self._masses, axis=0)
-        variance = np.sum((points - mean) ** 2 * self._masses, axis=0)
-        if not np.isfinite(self.variable.domain).all():
-            self._blank_missing_moments(points, mean, variance)
-        return mean, variance
-
-    def _blank_missing_moments(self, points: Values, mean: Values, variance: Values) -> None:
-        """Make moments NaN that a heavy tail does not have."""
-        # quartiles of the density alone: points may hold most of the mass, and have no spread
-        share = self._masses.reshape(len(self._low), ORDER, -1).sum(axis=1)
-        for low, high in zip(self._point_cells.low, self._point_cells.high, strict=True):
-            share = np.where((self._low >= low) & (self._high <= high), 0.0, share)
-        below, columns = np.cumsum(share, axis=0), np.arange(points.shape[1])
-        first, middle, third = (
-            self._high[np.minimum((below < level * below[-1]).sum(axis=0), len(below) - 1), columns]
-            for level in (0.25, 0.5, 0.75)
-        )
-        spread = np.maximum(third - first, np.finfo(float).tiny)
-        away = np.abs(points - middle)
-        reach = np.where(self._masses > 0, away, 0.0).max(axis=0)
-        heavy = (reach > HEAVY * spread) & (third > first)
-        if not heavy.any():
-            return
-        outermost = np.where(away > reach / 10, self._masses, 0.0)
-        with np.errstate(over="ignore", invalid="ignore"):
-            without = heavy & ((outermost * away).sum(axis=0) > MOST_IN_TAIL * spread)
-            endless = heavy & ((outermost * away**2).sum(axis=0) > MOST_IN_TAIL * (away**2 * self._masses).sum(axis=0))
-        mean[without], variance[without | endless] = np.nan, np.nan
-        if (without | endless).any():
+        mean, orders = np.sum(points * self._masses, axis=0), np.array([[1], [2]])
+        moments = np.stack([mean, np.sum((points - mean) ** 2 * self._masses, axis=0)])
+        scales = np.stack([np.sum(np.abs(points - mean) * self._masses, axis=0), moments[1]])
+        rows, last = np.arange(len(mean)), (self._high > self._low).sum(axis=0) - 1
+        for sign, cell, limit in zip((-1, 1), (last * 0, last), self.variable.domain, strict=True):
+            x, masses = (
+                each.reshape(len(self._low), ORDER, len(rows))[cell, :, rows].T[::sign]
+                for each in (points, self._masses)
+            )
+            power, doubt, distance, density = _fit_power(x, masses, self._low[cell, rows], self._high[cell, rows])
+            open_end = (power > 0) & (power < MOST_POWER) & (density * distance < MOST_BEYOND) & np.isinf(limit)
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                gain, excess = density * distance ** (orders + 1) / scales, power - orders - 1
+                exists = gain * doubt < MOST_DOUBT * excess * np.abs(excess)
+                beyond = np.where(exists, sign**orders * gain * scales / excess, np.where(gain > LEAST, np.nan, 0.0))
+                moments += np.where(open_end, beyond, 0.0)
+        moments[1] += 0 * moments[0]
+        missing = (np.isnan(moments) & ~np.isnan(scales)).any(axis=1)
+        if missing.any():
             warn_user(
-                f"{self.variable.name!r} has no {'mean' if without.any() else 'variance'}, or none that could be told:"
+                f"{self.variable.name!r} has no {'mean' if missing[0] else 'variance'}, or none that could be told:"
                 " its density has too heavy a tail; ask for quantiles instead",
             )
+        return moments[0], moments[1]
 
     def _local_coefficients(self, cell: NDArray[np.intp]) -> Values:
         """Legendre coefficients of the density times half its cell's width, in one cell a point: (ORDER, m, rows)."""
         _, weights, transform = legendre()
-        columns = np.arange(cell.shape[1])
-        values = self._masses.reshape(len(self._low), ORDER, -1)[cell, :, columns]
+        values = self._masses.reshape(len(self._low), ORDER, -1)[cell, :, np.arange(cell.shape[1])]
         return np.asarray(np.einsum("kq,mrq->kmr", transform / weights, values))
 
     def _locate(self, x: Values) -> tuple[NDArray[np.intp], Values, NDArray[np.bool_]]:
@@ -135,8 +131,7 @@ class PiecewisePosterior(Density):
 
     def _pdf(self, x: Values) -> Values:
         cell, position, inside = self._locate(x)
-        columns = np.arange(x.shape[1])
-        half = (self._high - self._low)[cell, columns] / 2
+        half = (self._high - self._low)[cell, np.arange(x.shape[1])] / 2
         density = legval(position, self._local_coefficients(cell), tensor=False) / np.where(half > 0, half, 1.0)
         density = np.where(inside, np.maximum(density, 0.0), np.where(np.isnan(density), np.nan, 0.0))
         return self._put_masses(x, density)
@@ -174,8 +169,7 @@ class PiecewisePosterior(Density):
         coefficients = self._local_coefficients(cell)
         excess = levels * before[-1] - before[cell, columns]
         position = _solve_series(coefficients.reshape(ORDER, -1), excess.ravel()).reshape(levels.shape)
-        half = (self._high - self._low)[cell, columns] / 2
-        values = np.asarray(self._low[cell, columns] + half * (1 + position))
+        values = self._low[cell, columns] + (self._high - self._low)[cell, columns] / 2 * (1 + position)
         return _keep_blank(before[-1], self._point_cells.snap(values))
 
     def knots(self) -> tuple[Values, Values]:
@@ -185,6 +179,39 @@ class PiecewisePosterior(Density):
             np.sort(np.concatenate([self._low, self._high]), axis=0),
             np.sort(np.concatenate([before[:-1], before[1:]]), axis=0),
         )
+
+
+def _fit_power(x: Values, masses: Values, low: Values, high: Values) -> tuple[Values, Values, Values, Values]:
+    """Fit c |x - origin|^-power to a cell of each row.
+
+    The density over its slope grows by 1 / power with each unit, wherever the origin is; where the tail has no power,
+    it hardly grows, or shrinks.
+
+    Parameters
+    ----------
+    x, masses : ndarray (ORDER, rows)
+        Nodes, outward, and the probability at each.
+    low, high : ndarray (rows,)
+
+    Returns
+    -------
+    power, doubt, distance, density : ndarrays (rows,)
+        The power and how uncertain it is; the distance of the outer end from the origin, and the density there.
+    """
+    between, half = (x[1:] + x[:-1]) / 2, ORDER // 2
+    with np.errstate(all="ignore"):
+        logs = np.log(masses / (legendre()[1][:, None] * (high - low) / 2))
+        lengths = np.diff(x, axis=0) / -np.diff(logs, axis=0)
+        for _ in range(6):
+            outer, inner = (
+                (lengths[to] - lengths[start]) / (between[to] - between[start]) for start, to in ((half, -1), (0, half))
+            )
+            origin = between[-1] - lengths[-1] / outer
+            # a power has the slope of its chord at the logarithmic mean of both ends
+            between = origin + np.diff(x, axis=0) / np.diff(np.log(np.abs(x - origin)), axis=0)
+        distance = np.abs(np.where(x[-1] > x[0], high, low) - origin)
+        density = np.exp(logs[-1] - np.log(distance / np.abs(x[-1] - origin)) / outer)
+        return 1 / outer, np.maximum(np.abs(1 / inner - 1 / outer), LEAST), distance, density
 
 
 def _keep_blank(masses: Values, values: Values) -> Values:
@@ -285,10 +312,7 @@ class CellPosterior(PiecewisePosterior):
         return array if self._values is None else np.where(np.isnan(self._values), array, self._values)
 
     def _pdf(self, x: Values) -> Values:
-        density = super()._pdf(x)
-        places = self._find_tails(density)
-        density[places] = np.exp(self._closed_form.log_density(x[places], self._weights[:, places[1]]))
-        return density
+        return np.exp(self._log_pdf(x))
 
     def _log_pdf(self, x: Values) -> Values:
         density = super()._pdf(x)
@@ -338,9 +362,7 @@ class CellPosterior(PiecewisePosterior):
         # deviations from the middle of all shapes, so that a distant origin costs no digits
         middle = float(means.mean())
         mean = (means - middle) @ self._weights
-        variance = within @ self._weights
-        for weight, position in zip(self._weights, means - middle, strict=True):
-            variance += weight * (position - mean) ** 2
+        variance = within @ self._weights + np.sum(self._weights * ((means - middle)[:, None] - mean) ** 2, axis=0)
         if self._values is not None:
             variance = np.where(np.isnan(self._values), variance, variance * 0.0)
         return self._with_values(mean + middle), variance
@@ -381,11 +403,9 @@ def cell_posterior(
         shape = [len(places) if i == position else 1 for i in range(table.ndim)]
         table = np.expand_dims(table, position) * places.reshape([*shape, len(chosen)])
     low, high, shapes = _shapes(potential, points, axis)
-    weights = table.reshape(-1, table.shape[-1])
-    closed_form = _ClosedForm(potential, axis.edges, points)
+    weights, closed_form = table.reshape(-1, table.shape[-1]), _ClosedForm(potential, axis.edges, points)
     own = evidence.findings.get(name)
     observed = own.values if own is not None and own.observed.any() else None
-    low, high = low[:, None], high[:, None]
     return CellPosterior(child, low, high, shapes, weights, closed_form, evidence.single, error, None, observed)
 
 
@@ -428,9 +448,8 @@ def _shapes(potential: Potential, points: dict[str, Any], axis: CellAxis) -> tup
     name = potential.child.name
     support = potential.support(name, TAIL)
     low_end, high_end = float(np.min(support[0])), float(np.max(support[1]))
-    inner = np.concatenate([axis.edges, potential.breaks(name)])
-    edges = np.unique(np.clip(inner[np.isfinite(inner)], low_end, high_end))
-    edges = np.unique(np.concatenate([[low_end], edges, [high_end]]))
+    edges = np.concatenate([[low_end], axis.edges, potential.breaks(name), [high_end]])
+    edges = np.unique(np.clip(edges, low_end, high_end))
     nodes, weights, transform = legendre()
     for _ in range(ROUNDS):
         low, high = edges[:-1], edges[1:]
@@ -449,4 +468,4 @@ def _shapes(potential: Potential, points: dict[str, Any], axis: CellAxis) -> tup
     per_cell = masses[:, :, None] * inside
     total = per_cell.sum(axis=1, keepdims=True)
     shapes = np.divide(per_cell, total, out=np.zeros_like(per_cell), where=total > 0)
-    return low, high, np.moveaxis(shapes, 1, 0).reshape(len(x), -1)
+    return low[:, None], high[:, None], np.moveaxis(shapes, 1, 0).reshape(len(x), -1)
