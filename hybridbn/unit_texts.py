@@ -170,23 +170,6 @@ def complete_pattern(stripped: str, shapes: Collection[tuple[str, int, bool]]) -
     return f"{parts['prefix']}{minus}{thousands}0{point}{places}{parts['suffix']}"
 
 
-def write_amount(pattern: str, number: float) -> str:
-    """Return a number as text.
-
-    Examples
-    --------
-    >>> write_amount("#.##0,00 €", -1234.5), write_amount("$0.0#", 2.0), write_amount("$-0", -2.0)
-    ('-1.234,50 €', '$2.0', '$-2')
-    """
-    parts = read_pattern(pattern)
-    least, most = len(parts["always"] or ""), len((parts["always"] or "") + (parts["sometimes"] or ""))
-    whole, _, decimals = f"{round(number, most) + 0.0:,.{most}f}".partition(".")
-    decimals = decimals[:least] + decimals[least:].rstrip("0")
-    digits = whole.replace(",", parts["group"] or "") + (decimals and parts["decimal"] + decimals)
-    outside = "-" * (digits.startswith("-") and not parts["minus"])
-    return f"{outside}{parts['prefix']}{digits.removeprefix(outside)}{parts['suffix']}"
-
-
 # -- units -------------------------------------------------------------------------------------------------------------
 
 
@@ -236,8 +219,20 @@ class Amount(Unit):
         return np.asarray(np.round(np.asarray(numbers, dtype=np.float64), decimals) + 0.0)
 
     def text(self, number: float) -> str:
-        """Return a number as text."""
-        return write_amount(str(self.pattern), number)
+        """Return a number as text.
+
+        Examples
+        --------
+        >>> make_amount("#.##0,00 €").text(-1234.5), make_amount("$0.0#").text(2.0), make_amount("$-0").text(-2.0)
+        ('-1.234,50 €', '$2.0', '$-2')
+        """
+        parts = read_pattern(str(self.pattern))
+        least, most = len(parts["always"] or ""), len((parts["always"] or "") + (parts["sometimes"] or ""))
+        whole, _, decimals = f"{round(number, most) + 0.0:,.{most}f}".partition(".")
+        decimals = decimals[:least] + decimals[least:].rstrip("0")
+        digits = whole.replace(",", parts["group"] or "") + (decimals and parts["decimal"] + decimals)
+        outside = "-" * (digits.startswith("-") and not parts["minus"])
+        return f"{outside}{parts['prefix']}{digits.removeprefix(outside)}{parts['suffix']}"
 
 
 def make_amount(pattern: str) -> Amount:

@@ -194,8 +194,17 @@ class Unit:
         return (self.kind in points) == (other.kind in points)
 
     def parse(self, text: str) -> float | None:
-        """Return the number of a text that follows the pattern; None for any other."""
-        return parse_days(str(self.pattern), text)
+        """Return the number of a text that follows the pattern; None for any other.
+
+        Examples
+        --------
+        >>> unit_of_pattern("%d/%m/%y").parse("2/1/70"), unit_of_pattern("%D days %H:%M:%S").parse("2 days 12:00:00")
+        (1.0, 2.5)
+        >>> unit_of_pattern("%Y-%m-%d").parse("2023-02-29")
+        """
+        compiled, directives, sign = compile_pattern(str(self.pattern))
+        match = compiled.fullmatch(text.strip())
+        return None if match is None else convert_parts(directives, match.groups(), sign)
 
     def _guess(self, text: str) -> Iterable[Unit]:
         """Return units of the patterns that a text may follow."""
@@ -396,20 +405,6 @@ _LENIENT = {
     "T": r"(-?\d{1,9})",
 }
 """What the directives of `strftime` match, and two of our own: whole days (D) and all hours (T) of a duration."""
-
-
-def parse_days(pattern: str, text: str) -> float | None:
-    """Return the number of days that a text stands for, None where it does not follow the pattern.
-
-    Examples
-    --------
-    >>> parse_days("%d/%m/%y", "2/1/70"), parse_days("%D days %H:%M:%S", "2 days 12:00:00")
-    (1.0, 2.5)
-    >>> parse_days("%Y-%m-%d", "2023-02-29")
-    """
-    compiled, directives, sign = compile_pattern(pattern)
-    match = compiled.fullmatch(text.strip())
-    return None if match is None else convert_parts(directives, match.groups(), sign)
 
 
 @functools.lru_cache(maxsize=512)

@@ -330,18 +330,18 @@ def _parse_strictly(name: str, codes: NDArray[Any], code: int, text: str, unit: 
 
 
 def label_moments(name: str, cells: Cells) -> Cells:
-    """Return dates or times as discrete cells, whose states are those of Python, or texts where the column holds texts.
+    """Return numbers with a unit as discrete cells, whose states are dates or times of Python, or texts where the
+    column holds texts.
 
     Examples
     --------
     >>> label_moments("d", Cells(np.array([1.0, np.nan]), unit=Unit("date"))).states
     (datetime.date(1970, 1, 2),)
     """
-    assert cells.unit is not None
-    if cells.unit.pattern is not None:
-        return spell_moments(cells)
-    codes, distinct = pandas.factorize(cells.array, sort=True)
-    return label_codes(name, codes, cells.unit.list_values(distinct))
+    unit, (codes, distinct) = cells.unit, pandas.factorize(cells.array, sort=True)
+    assert unit is not None
+    values = unit.list_values(distinct) if unit.pattern is None else map(unit.text, distinct.tolist())
+    return label_codes(name, codes, values)
 
 
 def report_ambiguity(name: str, finder: PatternFinder, *, refuse: bool) -> None:
@@ -366,15 +366,6 @@ def report_ambiguity(name: str, finder: PatternFinder, *, refuse: bool) -> None:
         f"column {name!r} holds {what} such as {text!r}, and {open_to}:"
         f" {told.replace(' as ', ' reads it as ', 1)}; or read the column as text with discrete=[{name!r}]"
     )
-
-
-def spell_moments(cells: Cells) -> Cells:
-    """Return numbers whose unit has a text pattern as text cells."""
-    assert cells.unit is not None
-    codes, distinct = pandas.factorize(cells.array, sort=True)
-    texts: dict[str, int] = {}
-    lookup = [texts.setdefault(cells.unit.text(number), len(texts)) for number in distinct.tolist()]
-    return Cells(np.array([*lookup, -1], np.intp)[codes], tuple(texts))
 
 
 def state_kind(state: Any) -> str:

@@ -32,8 +32,8 @@ from hybridbn.tables.cells import (
     convert_cells,
     count_texts,
     freeze_array,
+    label_moments,
     recode_cells,
-    spell_moments,
     state_kind,
 )
 from hybridbn.tables.scales import spell_mark
@@ -456,7 +456,7 @@ class ColumnAdapter(Registered, ABC):
         if unit is not None and unit.pattern is None:
             return self.make_moments(name, unit.arrays(cells.array), unit, old)
         if unit is not None:
-            cells = spell_moments(cells)
+            cells = label_moments(name, cells)
         made = self.make(name, cells)
         return made if old is None else self.restore_type(made, old, cells)
 

@@ -25,6 +25,7 @@ from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, as_objects, check_numbers, convert_cells, count_texts, label_codes
 from hybridbn.tables.columns import Column, ColumnSource
 from hybridbn.tables.formats.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
+from hybridbn.tables.formats.dialects import PLAIN
 from hybridbn.tables.formats.files import StoredFile, check_encoding, encode_text
 from hybridbn.tables.formats.text_blocks import (
     Change,
@@ -36,7 +37,7 @@ from hybridbn.tables.formats.text_blocks import (
     plain_text,
     shift_lines_in_errors,
 )
-from hybridbn.tables.formats.typed_columns import NUMBER, WantedColumns, name_lines_in_errors, type_texts
+from hybridbn.tables.formats.typed_columns import WantedColumns, name_lines_in_errors, type_texts
 from hybridbn.units import Unit, unit_of_pattern
 from hybridbn.variables import shorten
 
@@ -304,7 +305,7 @@ def _parse_rows(lines: Sequence[str], header: _Header) -> tuple[list[list[str | 
             continue
         if line[-1] == "}":
             line, weight = _split_weight(line)
-            if weight is not None and not NUMBER.fullmatch(weight):
+            if weight is not None and not PLAIN.number.fullmatch(weight):
                 raise TableError(f"line {number + 1}: the weight {weight!r} is not a number")
             if weight is not None:
                 weights[len(rows)] = float(weight)
@@ -401,7 +402,7 @@ def _type_column(
         )
     cells = label_codes(name, codes, _type_states(name, texts, noted), declared=True)
     if wanted.kind(name) == "continuous":
-        if not all(NUMBER.fullmatch(text) for text in texts):
+        if not all(PLAIN.number.fullmatch(text) for text in texts):
             raise TableError(f"column {name!r} is nominal with values {shorten(texts)}, which are not numbers")
         values = np.array([*map(float, texts), math.nan])
         return Column(name, check_numbers(name, values[codes]))

@@ -34,7 +34,7 @@ from hybridbn.tables.formats.base import (
     name_file_in_errors,
 )
 from hybridbn.tables.formats.delimited_scanner import MARKS, Scanner, check_text, encode_columns
-from hybridbn.tables.formats.dialects import SNIFFED, Dialect, default_delimiter, sniff_dialect
+from hybridbn.tables.formats.dialects import PLAIN, SNIFFED, Dialect, default_delimiter, sniff_dialect
 from hybridbn.tables.formats.files import StoredFile, encode_text, recode, report_damaged_gzip
 from hybridbn.tables.formats.text_blocks import (
     Change,
@@ -46,7 +46,6 @@ from hybridbn.tables.formats.text_blocks import (
     shift_lines_in_errors,
 )
 from hybridbn.tables.formats.typed_columns import (
-    NUMBER,
     DeclaredKind,
     TextKind,
     WantedColumns,
@@ -295,7 +294,7 @@ def _are_numbers(texts: Collection[str], declared: DeclaredKind | None) -> bool:
     """Tell whether a column's first cells are numbers: a guess that the whole column has to confirm."""
     if declared == "numbers" or not texts:
         return bool(texts)
-    return all(map(NUMBER.fullmatch, texts)) and (declared == "continuous" or not holds_code(texts))
+    return all(map(PLAIN.number.fullmatch, texts)) and (declared == "continuous" or not holds_code(texts))
 
 
 def _convert(

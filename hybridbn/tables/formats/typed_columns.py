@@ -42,7 +42,6 @@ DeclaredKind: TypeAlias = Literal["discrete", "continuous", "text", "numbers"] |
 "numbers" its first cells show that none is a code, and its other cells have to confirm that they are numbers.
 """
 
-NUMBER = re.compile(r"\s*[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
 _DIGITS = re.compile(r"[-+.0-9eE]++")
 _INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*", re.ASCII)
 _PADDED = re.compile(r"\s*[-+]?0[0-9]|\s*\+|\s")
@@ -230,8 +229,8 @@ def show_numbers(texts: Collection[str], pattern: re.Pattern[str]) -> bool:
 
     Examples
     --------
-    >>> show_numbers({"7", "12"}, NUMBER), show_numbers({"10115", "80331"}, NUMBER), show_numbers({"7", "02"}, NUMBER)
-    (True, False, False)
+    >>> [show_numbers(texts, PLAIN.number) for texts in ({"7", "12"}, {"10115", "80331"}, {"7", "02"})]
+    [True, False, False]
     """
     are_alike = len(set(map(len, texts))) < 2 and all(text.isdigit() and len(text) > 1 for text in texts)
     return not are_alike and all(map(pattern.fullmatch, texts)) and not holds_code(texts)
@@ -248,7 +247,7 @@ def _first_row(codes: NDArray[Any], wanted: Sequence[int]) -> int:
 
 def parse_states(distinct: Sequence[str]) -> list[Any]:
     """Return texts as numbers or truth values where all of them are; as they are otherwise, leading zeros included."""
-    if distinct and all(NUMBER.fullmatch(text) and not _PADDED.match(text) for text in distinct):
+    if distinct and all(PLAIN.number.fullmatch(text) and not _PADDED.match(text) for text in distinct):
         parsed: list[Any] = [
             int(text) if _INTEGER.fullmatch(text) and len(text) < 4000 else float(text) for text in distinct
         ]
