@@ -16,13 +16,14 @@ import numpy as np
 
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile
 from hybridbn.commands.models import read_model
-from hybridbn.commands.table_input import TableRequest, describe_remark, open_input, read_profile
-from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.table_input import TableRequest, open_input, read_profile
+from hybridbn.commands.terminal import Terminal, reword_for_command
 from hybridbn.errors import escape_controls
 from hybridbn.formatting import format_number, format_of
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network_description import as_line
 from hybridbn.tables.columns import describe_look_alikes
+from hybridbn.tables.scales import describe_marks
 from hybridbn.variables import Values, shorten
 
 _BAR = 24
@@ -193,7 +194,7 @@ def check_table(request: TableRequest, form: str | None, terminal: Terminal) -> 
     with open_input(request) as (location, source):
         profile = read_profile(source, location.shown, request, terminal)
         order = [name for name in source.names if name in profile.columns]
-    described = [_describe(profile, profile.columns[name], describe_remark(profile.columns[name])) for name in order]
+    described = [_describe(profile, profile.columns[name]) for name in order]
     texts = [[str(cell[key]) for key in _HEADER] for cell in described]
     head = (
         f"{location.shown}: {profile.rows:,} rows, {len(order)} columns,"
@@ -208,8 +209,9 @@ def check_table(request: TableRequest, form: str | None, terminal: Terminal) -> 
     print_rows(terminal, form, _HEADER, texts, tree, text)
 
 
-def _describe(profile: TableProfile, column: ColumnProfile, remark: str | None) -> dict[str, Any]:
-    remarks = [] if remark is None else [remark]
+def _describe(profile: TableProfile, column: ColumnProfile) -> dict[str, Any]:
+    marks = () if column.draw is None else column.draw().marks(column.name)
+    remarks = [reword_for_command(describe_marks({column.name: marks}))] if marks else []
     if column.reason_alone is not None:
         remarks.append(f"{column.reason_alone}; left alone by imputation and learning")
     elif len(column.states) == 1 or (column.kind == "number" and column.low == column.high):

@@ -22,9 +22,9 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, profile_columns, read_block
+from hybridbn.commands.column_profiles import TableProfile, profile_columns, read_block
 from hybridbn.commands.locations import Location, locate, open_source, refuse_folders
-from hybridbn.commands.terminal import Terminal, UsageFault, parse_number, reword_for_command, spell_mark_option
+from hybridbn.commands.terminal import Terminal, UsageFault, parse_number, spell_mark_option
 from hybridbn.errors import TableError
 from hybridbn.jobs import track
 from hybridbn.network_description import find_similar_names
@@ -35,7 +35,7 @@ from hybridbn.tables.formats import read_table, suffix_of
 from hybridbn.tables.formats.base import Kinds, TableBlock, TableSource, name_file_in_errors, names, suffixes
 from hybridbn.tables.formats.delimited import MISSING
 from hybridbn.tables.formats.files import open_private, open_scratch
-from hybridbn.tables.scales import count_values, describe_left_alone, describe_marks, find_marks
+from hybridbn.tables.scales import count_values, describe_left_alone, find_marks
 from hybridbn.variables import Discrete, Variable, shorten
 
 _CELLS = 400_000
@@ -348,12 +348,6 @@ def choose_columns(
         holes = sum(profile.columns[name].missing for name in reasons)
         terminal.warn(f"{describe_left_alone(reasons, holes)}; --keep says so, --include {included}")
     return [name for name in profile.columns if name not in reasons]
-
-
-def describe_remark(column: ColumnProfile) -> str | None:
-    """Return a remark on a column that looks odd; None on others."""
-    marks = () if column.draw is None else column.draw().marks(column.name)
-    return reword_for_command(describe_marks({column.name: marks})) if marks else None
 
 
 def refuse_unknown_states(
