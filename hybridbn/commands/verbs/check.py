@@ -22,10 +22,10 @@ hybridbn check model.hbn
 """
     description = """
 Of a table: how a CSV or TSV file is written, what each column is (numbers, states, dates), how many of
-its cells are missing, and what is odd: no or only one value, identifiers and free text, numbers with
-units, repeated numbers such as -99 that may mark missing cells, a few numbers far from all others. Of a
-model: whether its nodes, arcs and numbers fit together. What can't be used at all, such as a damaged
-file, ends with exit code 2.
+its cells are missing, and what is odd: no or only one value, identifiers and free text, repeated
+numbers such as -99 that may mark missing cells, a few numbers far from all others. Of a model: whether
+its nodes, arcs and numbers fit together. What can't be used at all, such as a damaged file, ends with
+exit code 2.
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
