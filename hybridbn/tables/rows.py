@@ -261,7 +261,8 @@ class Rows(ABC):
             naming, single = {}, []
         reasons = {**(unusable or {}), **{name: told for name, told in (reasons | naming).items() if name not in kept}}
         rows = self.drop([name for name in (*reasons, *single) if name in self])
-        marks = {name: own for name in rows.names if name not in self.kept and (own := usable.marks(name))}
+        left = [name for name in usable.names if name in rows]
+        marks = {name: own for name in left if name not in self.kept and (own := usable.marks(name))}
         if reasons or single or marks:
             remark(
                 left_alone=f"{describe_left_alone(reasons)}; the network has no such nodes" if reasons else "",
