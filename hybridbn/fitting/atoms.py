@@ -10,7 +10,7 @@ import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, RowStatistics, Spec, Statistics, fitter_of, refuse_empty, spec_of
-from hybridbn.fitting.code_tables import tabulate, tabulate_cells
+from hybridbn.fitting.code_tables import find_rest, tabulate, tabulate_cells
 from hybridbn.fitting.mte import MTEFitter, MTEStatistics
 from hybridbn.fitting.multinomial import MultinomialStatistics
 from hybridbn.potentials import Atoms
@@ -182,13 +182,18 @@ class AtomsFitter(Fitter):
             fitter_of(self.density, statistics.child, statistics.parents),
         )
         own, points = cast(Discrete, component.child), np.array(self.points)
+        if isinstance(component, MultinomialStatistics):
+            rest = find_rest(component.counts.reshape(-1, len(own)).sum(axis=0))
+        else:
+            rows = cast(RowStatistics, component)
+            rest = find_rest(np.bincount(rows.columns[0], rows.weights, len(own)).astype(np.float64))
         if isinstance(component, MultinomialStatistics) or not isinstance(density, MTEStatistics):
             learned = fitter.potential(density)
             counts = component.counts if isinstance(component, MultinomialStatistics) else None
-            return tabulate(own, points, learned, counts, statistics.total), learned
+            return tabulate(own, points, learned, counts, rest), learned
         boxes = cast(MTEFitter, fitter).fit_boxes(density)
         columns = self.locate_points(density.columns[0]), *density.columns[1:]
-        cells = tabulate_cells(own, points, density, boxes, columns)
+        cells = tabulate_cells(own, points, density, boxes, columns, rest)
         return cells, cast(MTEFitter, fitter).assemble(density, boxes)
 
     def _make_wide_density(self, child: Continuous, parents: tuple[Variable, ...], unit: float) -> Potential:

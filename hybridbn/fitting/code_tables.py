@@ -28,7 +28,19 @@ EVEN_SHARE = 0.05
 """The share of the same probability for all codes in what frequencies are shrunk to, as a density may miss some."""
 
 
-def tabulate(component: Discrete, points: Values, density: Potential, counts: Values | None, total: float) -> Potential:
+def find_rest(counts: Values) -> float:
+    """Return the probability of a number at none of some points, given how many rows are at each: about the share of
+    rows that are the only ones at a point (Good and Turing).
+
+    Examples
+    --------
+    >>> find_rest(np.array([40.0, 58.0, 1.0]))
+    0.015
+    """
+    return float(((counts > 0) & (counts <= 1)).sum() + 0.5) / (float(counts.sum()) + 1.0)
+
+
+def tabulate(component: Discrete, points: Values, density: Potential, counts: Values | None, rest: float) -> Potential:
     """Return the probabilities of points, and of a number at none of them, given the parents of a density.
 
     Parameters
@@ -40,10 +52,10 @@ def tabulate(component: Discrete, points: Values, density: Potential, counts: Va
         Of the number given the parents.
     counts : ndarray (configurations ..., points + 1), optional
         Given discrete parents; without them, the density alone tells the probabilities.
-    total : float
-        The number of rows; after so many a number at none of the points is unlikely.
+    rest : float
+        The probability of a number at none of the points.
     """
-    binned = Binned(component, density=density, edges=(points[1:] + points[:-1]) / 2, rest=0.5 / (total + 1.0) ** 2)
+    binned = Binned(component, density=density, edges=(points[1:] + points[:-1]) / 2, rest=rest)
     smooth = binned.probabilities()
     if smooth is None or counts is None:
         return binned
@@ -57,12 +69,13 @@ def tabulate_cells(
     statistics: MTEStatistics,
     boxes: Sequence[tuple[Box, Terms]],
     columns: Sequence[NDArray[Any]],
+    rest: float,
 ) -> Potential:
     """Return the probabilities of points, and of a number at none of them, in the cells of a density's parents.
 
     Parameters
     ----------
-    component, points : as in `tabulate`
+    component, points, rest : as in `tabulate`
     statistics : MTEStatistics
         That the density was learned from.
     boxes : sequence of (Box, Terms)
@@ -70,15 +83,15 @@ def tabulate_cells(
     columns : sequence of ndarray (rows,)
         The component and the parents.
     """
-    child, parents, total = cast(Continuous, statistics.child), statistics.parents, statistics.total
+    child, parents = cast(Continuous, statistics.child), statistics.parents
     leaves = list({id(terms): terms for _, terms in boxes}.values())
     place = {id(terms): number for number, terms in enumerate(leaves)}
     leaf: Codes = np.array([place[id(terms)] for _, terms in boxes], dtype=np.intp)
     densities = [MTE._of((child,), (terms,), mass_error=0.0) for terms in leaves]
-    smooth = np.array([tabulate(component, points, density, None, total).probabilities() for density in densities])
+    smooth = np.array([tabulate(component, points, density, None, rest).probabilities() for density in densities])
     counts = np.zeros(smooth.shape)
     np.add.at(counts, (leaf[_locate([box for box, _ in boxes], parents, columns[1:])], columns[0]), statistics.weights)
-    contents = [write_probabilities(row) for row in _shrink(counts, smooth, float(smooth[0, -1]))]
+    contents = [write_probabilities(row) for row in _shrink(counts, smooth, rest)]
     parts = [(box, contents[number]) for (box, _), number in zip(boxes, leaf, strict=True)]
     return MTE._of((*parents, component), (assemble_terms(parents, component, parts),), mass_error=0.0)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hybridbn.potentials import MTE
 
 
-MOSTLY = 0.99
+MOSTLY = 0.95
 """From this share of the mass at points on, a number is told by these."""
 _END, _MOST_STEMS, _MOST_TOLD = 0.0025, 50, 12
 """The share of the mass at either end that a picture leaves out; so many neighbors on a grid have a stem each, and tell

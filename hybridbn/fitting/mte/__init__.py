@@ -20,7 +20,6 @@ from hybridbn.errors import TableError
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, learns_as, observed, refuse_empty
 from hybridbn.fitting.mte.pieces import (
     Box,
-    Scale,
     assemble_terms,
     choose_scale,
     list_boxes,
@@ -59,7 +58,7 @@ from hybridbn.fitting.trees import (
 from hybridbn.potentials import MTE
 from hybridbn.potentials.mte.terms import Terms
 from hybridbn.tables import Rows, Table
-from hybridbn.variables import Codes, Continuous, Discrete, Grid, Values, Variable, encode_configurations, find_observed
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations, find_observed
 
 __all__ = [
     "CellGain",
@@ -229,7 +228,7 @@ class MTEFitter(Fitter):
             cells, leaves = gain.grow_cells()
         else:
             cells, leaves = [Cell((), np.arange(0), -1)], np.zeros(1, dtype=np.intp)
-        whole = fit_density(standardized, summed, domain, _measure_half_steps(child, distinct, scale))
+        whole = fit_density(standardized, summed, domain)
         knots, heights, totals = whole.knots, whole.heights[None], np.array([total])
         if len(leaves) > 1:
             knots, heights, totals = fit_cells(standardized[place], weights, whole, cells, leaves, self.prior)
@@ -282,16 +281,6 @@ class MTEFitter(Fitter):
                 "standard deviation of its measurement: MTEFitter(floor=...)"
             )
         return make_two_sided(value, self.floor, child.domain)
-
-
-def _measure_half_steps(child: Continuous, values: Values, scale: Scale) -> tuple[float, float]:
-    """Return half a step of the variable's grid on the side of each of its ends that values reach, zero elsewhere; that
-    all are positive is no end.
-    """
-    grid = Grid() if child.grid is None else child.grid
-    ends = values[0] == grid.low and not 0 < grid.low <= grid.step, values[-1] == grid.high
-    half = float(np.diff(scale.standardize(values[0] + np.array([0.0, grid.step / 2])))[0])
-    return half * bool(ends[0]), half * bool(ends[1])
 
 
 def _refuse_overflow(terms: Terms, child: Variable) -> None:

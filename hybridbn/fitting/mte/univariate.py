@@ -45,9 +45,6 @@ _HALVINGS = 24
 _RIDGES = (1e-13, 1e-10, 1e-7, 1e-4)  # added to a diagonal of ones until the system is safely positive definite
 
 
-Pair = tuple[float, float]
-
-
 class Knots(NamedTuple):
     """Knots, and how far the outermost straight lines go on beyond them: 0, a distance or inf.
 
@@ -366,26 +363,23 @@ class SmoothDensity(NamedTuple):
     strays: tuple[tuple[float, float], tuple[float, float]]
 
 
-def fit_density(
-    values: Values, weights: Values, domain: tuple[float, float], halves: Pair = (0.0, 0.0)
-) -> SmoothDensity:
+def fit_density(values: Values, weights: Values, domain: tuple[float, float]) -> SmoothDensity:
     """Fit a smooth density to at least two distinct sorted values with positive weights.
 
-    Values of a grid stand for all numbers up to half a step away: at an end of the grid an edge is as far beyond it.
     The last few results are kept: a search for parents asks for the same child again and again.
     """
     if len(values) > _CACHED_VALUES:
-        return _fit_density(values, weights, domain, halves)
-    return _fit_cached(values.tobytes(), weights.tobytes(), domain, halves)
+        return _fit_density(values, weights, domain)
+    return _fit_cached(values.tobytes(), weights.tobytes(), domain)
 
 
 @lru_cache(maxsize=_CACHED)
-def _fit_cached(values: bytes, weights: bytes, domain: tuple[float, float], halves: Pair) -> SmoothDensity:
-    fit = _fit_density(np.frombuffer(values), np.frombuffer(weights), domain, halves)
+def _fit_cached(values: bytes, weights: bytes, domain: tuple[float, float]) -> SmoothDensity:
+    fit = _fit_density(np.frombuffer(values), np.frombuffer(weights), domain)
     return fit._replace(knots=fit.knots._replace(places=freeze(fit.knots.places)), heights=freeze(fit.heights))
 
 
-def _fit_density(values: Values, weights: Values, domain: tuple[float, float], halves: Pair) -> SmoothDensity:
+def _fit_density(values: Values, weights: Values, domain: tuple[float, float]) -> SmoothDensity:
     first, last = _find_bulk(values, weights)
     strays = (
         _summarize_strays(values[first] - values[:first], weights[:first], weights),
@@ -403,7 +397,7 @@ def _fit_density(values: Values, weights: Values, domain: tuple[float, float], h
 
     fits: list[tuple[float, tuple[bool, bool], Knots, BestFit]] = []
     for edges in _list_edges(values, size, domain):
-        knots = extend_knots(places, values, weights, domain, edges, halves)
+        knots = extend_knots(places, values, weights, domain, edges)
         fit = fit_strengths(measure_hats(values, weights, knots.places)[None], knots, strengths, totals, sizes)
         jumps = sum(edges)
         price = 0.5 * jumps * math.log(max(total, 2.0)) - total * math.log1p(-min(jumps * slack, 0.5))
@@ -558,21 +552,13 @@ def _list_growing_steps(first: float, end: float, ratio: float) -> Values:
 
 
 def extend_knots(
-    places: Values,
-    values: Values,
-    weights: Values,
-    domain: tuple[float, float],
-    edges: tuple[bool, bool],
-    halves: Pair = (0.0, 0.0),
+    places: Values, values: Values, weights: Values, domain: tuple[float, float], edges: tuple[bool, bool]
 ) -> Knots:
-    """Add two knots beyond the data on each side without an edge, as far out as the last step of the normal scores; on
-    a side with an edge one, half a step of a grid away where that ends.
-    """
+    """Add two knots beyond the data on each side without an edge, as far out as the last step of the normal scores."""
     score = normal_scores(weights)
     low, high = places[0], places[-1]
     below = above = 0.0
-    least, most = np.clip([low - halves[0], high + halves[1]], *domain)
-    before, after = (np.array([end])[np.array([end != side])] for end, side in ((least, low), (most, high)))
+    before, after = np.empty(0), np.empty(0)
     if not edges[0]:
         reach = np.interp(score[0] + 1.0, score, values) - low
         before = low - reach * np.array([1.0, 0.5])
