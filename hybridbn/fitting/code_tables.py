@@ -117,8 +117,7 @@ def _shrink(counts: Values, smooth: Values, rest: float) -> Values:
     """Return counts (..., points + 1) shrunk to probabilities, those of the points; the last one stays as it is."""
     states = counts.shape[-1] - 1
     own = counts[..., :-1].reshape(-1, states)
-    prior = (1 - EVEN_SHARE) * smooth[..., :-1].reshape(-1, states) + EVEN_SHARE / states
-    prior /= prior.sum(axis=1, keepdims=True)
+    prior = (1 - EVEN_SHARE) / (1 - rest) * smooth[..., :-1].reshape(-1, states) + EVEN_SHARE / states
     table = own + _find_strength(own, prior) * prior
     table *= (1 - rest) / table.sum(axis=1, keepdims=True)
     return np.concatenate([table, np.full((len(table), 1), rest)], axis=1).reshape(counts.shape)
