@@ -63,6 +63,7 @@ def read_table(
     weights: str | None = None,
     variables: Iterable[Variable] | None = None,
     unknown: Literal["error", "missing"] = "error",
+    ordered: str | Iterable[str] = (),
     missing: Any = None,
     **options: Any,
 ) -> Table:
@@ -82,6 +83,8 @@ def read_table(
         The column that holds the rows' weights.
     variables, unknown : optional
         Read the columns as these variables; see `hybridbn.Table`.
+    ordered : str or iterable of str
+        Columns of numbers that are ordered codes.
     missing : mapping from column to values, or values, optional
         What marks missing cells, such as ``{"sex": [9]}``, in some columns or in all. Those of all columns of CSV
         and TSV take the place of the usual ones (see above).
@@ -132,7 +135,7 @@ def read_table(
                 table = form.read(file, wanted, suffix, **options)
             check_states(table._columns.values())
             table = table.keep_columns(name for name, kind in wanted.kinds.items() if kind == "continuous")
-            table = table.declare(missing=missing)
+            table = table.declare(ordered=ordered, missing=missing)
         if weights is not None:
             held = table.select([weights])
             table = table.drop(weights)
