@@ -10,24 +10,24 @@ from house import GOALS, asks_class, asks_flag, compares_name, count_paths, read
 from walks import name_walks, run_apart
 
 CEILINGS = {
-    "statements": 52400,
-    "modules": 218,
+    "statements": 52350,
+    "modules": 214,
     "lines of a body, 95th percentile": 25,
     "longest chain of imports": 28,
     "modules imported from outside their room": 70,
     "opaque names of modules": 2,
     "questions of the kind of rows, outside tables": 0,
     "questions of the family, outside potentials and exchange": 3,
-    "functions above complexity 10": 21,
+    "functions above complexity 10": 20,
     "upward imports": 23,
-    "net.posterior: functions": 171,
+    "net.posterior: functions": 161,
     "net.posterior: modules": 29,
-    "naive_bayes(frame): functions": 290,
-    "naive_bayes(frame): modules": 30,
-    "hb.impute(frame): functions": 545,
-    "hb.impute(frame): modules": 50,
-    "hybridbn impute a.csv b.csv: functions": 780,
-    "hybridbn impute a.csv b.csv: modules": 71,
+    "naive_bayes(frame): functions": 280,
+    "naive_bayes(frame): modules": 27,
+    "hb.impute(frame): functions": 531,
+    "hb.impute(frame): modules": 48,
+    "hybridbn impute a.csv b.csv: functions": 765,
+    "hybridbn impute a.csv b.csv: modules": 69,
 }
 """Figures never rise: whoever lowers one lowers its ceiling, down to the goals of `house.GOALS`."""
 
