@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from hybridbn.potentials import MTE
 
 
-MOSTLY = 0.95
-"""From this share of the mass at points on, a number is told by these."""
+MOSTLY, TOLD = 0.99, 0.95
+"""From this share of the mass at points on, a picture and a text show nothing but these."""
 _END, _MOST_STEMS, _MOST_TOLD = 0.0025, 50, 12
 """The share of the mass at either end that a picture leaves out; so many neighbors on a grid have a stem each, and tell
 a grid that has no more.
@@ -231,12 +231,13 @@ class ContinuousPosterior(Posterior):
         texts = [f"{point:g}" if unit is None else unit.text(point) for point in points.tolist()]
         shown = [f"{text}: {mass:.4g}" for text, mass in zip(texts, masses, strict=True) if mass > 0]
         listed = ", ".join([*shown[:8], *["..."] * (len(shown) > 8)])
-        if masses.sum() > MOSTLY:
+        if masses.sum() > TOLD:
             return f"<posterior of {name!r}: {listed}>"
         mean, std, spread = self.numeric.mean(), f"{self.numeric.std():.6g}", unit and unit.name.split()[0]
         shown_mean = f"{mean:.6g}"
         if unit is not None and math.isfinite(mean):
-            shown_mean = unit.text(mean) if self.variable.time_unit is None else str(self.mean())
+            in_own_text = self.variable.time_unit is None or self.variable.time_unit.pattern is not None
+            shown_mean = unit.text(mean) if in_own_text else str(self.mean())
         told = ", ".join(filter(None, [f"mean {shown_mean}", f"sd {std} {spread or ''}".rstrip(), listed]))
         return f"<posterior density of {name!r}: {told}>"
 

@@ -10,7 +10,7 @@ from house import GOALS, asks_class, asks_flag, compares_name, count_paths, read
 from walks import name_walks, run_apart
 
 CEILINGS = {
-    "statements": 52350,
+    "statements": 52351,
     "modules": 214,
     "lines of a body, 95th percentile": 25,
     "longest chain of imports": 28,

@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -189,6 +188,7 @@ def test_imputed_amounts_are_written_as_the_observed_ones(door: str, tmp_path: P
 def test_scans_read_amounts_as_tables_do(tmp_path: Path) -> None:
     SALES.to_csv(tmp_path / "t.csv", index=False)
     SALES.to_parquet(tmp_path / "t.parquet")
+    duckdb = pytest.importorskip("duckdb")
     relation = duckdb.connect().register("sales", SALES).sql("select * from sales")
     table = hb.Table(SALES)
     network = hb.fit([("weight", "price")], table, potentials="gaussian")
