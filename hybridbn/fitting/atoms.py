@@ -17,7 +17,7 @@ from hybridbn.potentials import Atoms
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table
 from hybridbn.tables.scales import FEW_VALUES
-from hybridbn.variables import Continuous, Discrete, Values, Variable
+from hybridbn.variables import Continuous, Values, Variable
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -58,6 +58,9 @@ class AtomsFitter(Fitter):
     unit : float, optional
         A length that is typical of the column. It is the standard deviation of a normal density where the rows at none
         of the points can't tell one.
+    grid : bool
+        Whether the points are all codes of the column: the density is learned from all rows, and what it says of each
+        code is what the frequencies are shrunk to.
 
     Examples
     --------
@@ -150,7 +153,7 @@ class AtomsFitter(Fitter):
         refuse_empty(statistics)
         unit = self.unit or max(float(np.ptp(self.points)), abs(self.points[0])) or 1.0
         if self.grid:
-            component, density = self._fit_codes(statistics)
+            component, density = self._fit_codes(statistics, unit)
             return Atoms(child, parents, points=self.points, probabilities=component, density=density, unit=unit)
         try:
             density = fitter_of(self.density, child, parents).potential(statistics.density)
@@ -174,27 +177,26 @@ class AtomsFitter(Fitter):
         price = 0.5 * math.log(statistics.total) * (component.free_parameters() - level.free_parameters())
         return component if gain > price else level
 
-    def _fit_codes(self, statistics: AtomsStatistics) -> tuple[Potential, Potential]:
+    def _fit_codes(self, statistics: AtomsStatistics, unit: float) -> tuple[Potential, Potential]:
         """Return the probabilities of all codes and the density that says what neighbors tell of each."""
-        component, density, fitter = (
-            statistics.component,
-            statistics.density,
-            fitter_of(self.density, statistics.child, statistics.parents),
-        )
-        own, points = cast(Discrete, component.child), np.array(self.points)
+        component: Any = statistics.component
+        own, points, density = component.child, np.array(self.points), statistics.density
         if isinstance(component, MultinomialStatistics):
-            rest = find_rest(component.counts.reshape(-1, len(own)).sum(axis=0))
+            counts, tallies = component.counts, component.counts.reshape(-1, len(own)).sum(axis=0)
         else:
-            rows = cast(RowStatistics, component)
-            rest = find_rest(np.bincount(rows.columns[0], rows.weights, len(own)).astype(np.float64))
-        if isinstance(component, MultinomialStatistics) or not isinstance(density, MTEStatistics):
+            # the rows themselves
+            counts, tallies = None, np.bincount(component.columns[0], component.weights, len(own)).astype(np.float64)
+        rest = find_rest(tallies)
+        fitter: Any = fitter_of(self.density, statistics.child, statistics.parents)
+        if isinstance(density, MTEStatistics):
+            # of rows at one code alone, as those of a fold may be
+            fitter = replace(fitter, floor=unit)
+        if counts is not None or not isinstance(density, MTEStatistics):
             learned = fitter.potential(density)
-            counts = component.counts if isinstance(component, MultinomialStatistics) else None
             return tabulate(own, points, learned, counts, rest), learned
-        boxes = cast(MTEFitter, fitter).fit_boxes(density)
+        boxes = fitter.fit_boxes(density)
         columns = self.locate_points(density.columns[0]), *density.columns[1:]
-        cells = tabulate_cells(own, points, density, boxes, columns, rest)
-        return cells, cast(MTEFitter, fitter).assemble(density, boxes)
+        return tabulate_cells(own, points, density, boxes, columns, rest), fitter.assemble(density, boxes)
 
     def _make_wide_density(self, child: Continuous, parents: tuple[Variable, ...], unit: float) -> Potential:
         """Return a density about the middle of the points, whatever the parents are."""

@@ -228,8 +228,7 @@ def find_scale(values: Values, weights: Values | None = None, *, ordered: bool =
     codes = list_codes(tally, marks, ordered=ordered) if few else ()
     low, high = (codes[0], codes[-1]) if codes else find_support(tally)
     step = find_step(tally) or 0.0
-    if step:
-        low, high = math.ceil(low / step - _SLACK) * step if math.isfinite(low) else low, high
+    low = math.ceil(low / step - _SLACK) * step if step and math.isfinite(low) else low
     bounded = step > 0 or math.isfinite(low) or math.isfinite(high)
     return Scale(
         Grid(step, low, high) if bounded and low < high else None,

@@ -84,6 +84,18 @@ def test_cells_of_numbers_have_frequencies_of_their_own() -> None:
         assert np.abs(found - observed).max() < max(0.05, 2 / inside.sum())
 
 
+@pytest.mark.parametrize("given", [(), ("group",), ("level",), ("group", "level")])
+def test_rows_of_one_code_are_learned_from(given: tuple[str, ...]) -> None:
+    """A fold may have no other."""
+    table = make_table()
+    alone = table.take(table.column("rating") == 3)
+    parents = tuple(map(table.variable, given))
+    learned = AtomsFitter(CODES, grid=True).fit(alone, table.variable("rating"), parents)
+    cells = {name: ["a", "b"] if name == "group" else [0.0, 1.0] for name in given}
+    values = np.asarray(learned(rating=[3.0, 4.0], **cells))
+    assert values[0] > 0.9 > 10 * values[1] > 0
+
+
 def test_refitting_keeps_tables_of_codes() -> None:
     table = make_table()
     network = hb.fit([("group", "rating"), ("level", "rating")], table)
