@@ -125,6 +125,7 @@ def _dataset(folder, row, task):
     drop = row.get("drop", "")
     left_out = [drop] if drop in table else drop.replace(",", " ").replace(";", " ").split()
     table = table.drop(left_out)
+    table = table.keep_columns(table.names)  # papers learn from all of their columns, from running numbers as well
     column = table.column(target)
     known = column >= 0 if table.is_discrete(target) else ~np.isnan(column)
     return Dataset(row["name"], table.take(known), target, row.get("tables", ""))
