@@ -248,20 +248,35 @@ class Grid:
     high: float = math.inf
 
     def __post_init__(self) -> None:
-        if not (0 <= self.step < math.inf and self.low < self.high):
-            raise NetworkError(f"a grid has a positive step, or none, and low < high, not {self!r}")
+        if not (0 <= self.step < math.inf and self.low <= self.high):
+            raise NetworkError(f"a grid has a positive step, or none, and low <= high, not {self!r}")
 
     @cached_property
     def _decimals(self) -> int:
         """Those of the step: tenths are written as such, 0.3, not three times 0.1."""
         return next(n for n in range(16) if n == 15 or math.isclose(round(self.step, n), self.step, rel_tol=1e-9))
 
+    def _round_to_steps(self, numbers: Any) -> Values:
+        values = np.asarray(numbers, dtype=np.float64)
+        return np.round(np.rint(values / self.step) * self.step, self._decimals) + 0.0 if self.step else values
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """The least and the greatest number that there are; the first is the greater one where there is none.
+
+        Examples
+        --------
+        >>> Grid(0.1, 0.7).ends, Grid(0.1, 0.21, 0.49).ends, Grid(0.1, 0.21, 0.29).ends
+        ((0.7, inf), (0.3, 0.4), (0.3, 0.2))
+        """
+        low, high = self._round_to_steps((self.low, self.high)).tolist()
+        inner = low + self.step * (low < self.low), high - self.step * (high > self.high)
+        first, last = self._round_to_steps(inner).tolist()
+        return first, last
+
     def round(self, numbers: Any) -> Values:
         """Return the nearest numbers that there are."""
-        values = np.asarray(numbers, dtype=np.float64)
-        if self.step:
-            values = np.round(np.rint(values / self.step) * self.step, self._decimals) + 0.0
-        return np.clip(values, self.low, self.high)
+        return np.clip(self._round_to_steps(numbers), *self.ends)
 
 
 @dataclass(frozen=True)

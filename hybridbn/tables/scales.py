@@ -626,31 +626,6 @@ def decimals_of(values: Values, least: int = 0, share: float = 1.0, counts: Valu
     return None
 
 
-def round_to_decimals(values: Values, decimals: int) -> Values:
-    """Return values rounded to a number of decimals; -0.0 becomes 0.0.
-
-    Examples
-    --------
-    >>> round_to_decimals(np.array([0.126, -0.001]), 2).tolist()
-    [0.13, 0.0]
-    """
-    return np.asarray(np.round(values, decimals) + 0.0)
-
-
-def grid_ends(low: float, high: float, decimals: int) -> tuple[float, float]:
-    """Return the least and the greatest rounded number within bounds; the first is the greater one if there is none.
-
-    Examples
-    --------
-    >>> grid_ends(0.7, np.inf, 1), grid_ends(0.21, 0.49, 1), grid_ends(0.21, 0.29, 1)
-    ((0.7, inf), (0.3, 0.4), (0.3, 0.2))
-    """
-    first, last = (float(round_to_decimals(np.array(end), decimals)) for end in (low, high))
-    step = 10.0**-decimals
-    first = first if first >= low else float(round_to_decimals(np.array(first + step), decimals))
-    return first, last if last <= high else float(round_to_decimals(np.array(last - step), decimals))
-
-
 def find_multiple(tally: Tally) -> float | None:
     """Return the greatest number that all are multiples of, if chance would hardly make them so."""
     decimals = tally.decimals if tally.rows >= ROWS else None

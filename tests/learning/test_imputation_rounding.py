@@ -13,7 +13,8 @@ from narrowing import known
 import hybridbn as hb
 from hybridbn.commands.table_input import TableRequest, open_input, read_profile
 from hybridbn.commands.terminal import Terminal
-from hybridbn.tables.scales import decimals_of, grid_ends, usual_decimals
+from hybridbn.tables.scales import decimals_of, usual_decimals
+from hybridbn.variables import Grid
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")
 
@@ -93,7 +94,7 @@ def test_ends_of_bounds_lie_on_the_grid_and_within() -> None:
         rng.normal(size=200) * 10, rng.exponential(size=200), rng.integers(7, size=200), strict=True
     ):
         for first, last in ((low, low + width), (round(low, decimals), round(low + width, decimals))):
-            ends = grid_ends(first, last, int(decimals))
+            ends = Grid(10.0 ** -int(decimals), first, last).ends
             if ends[0] <= ends[1]:
                 assert first <= ends[0] <= ends[1] <= last
                 assert [round(end, int(decimals)) for end in ends] == list(ends)

@@ -45,12 +45,10 @@ from hybridbn.tables.scales import (
     decimals_of,
     describe_left_alone,
     describe_marks,
-    grid_ends,
-    round_to_decimals,
     usual_decimals,
 )
 from hybridbn.unit_texts import read_unit
-from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Grid, Values, Variable, shorten
 
 Fills: TypeAlias = dict[str, NDArray[Any]]
 """The values that fill the holes of each column."""
@@ -86,9 +84,9 @@ class ModelColumns:
         Columns in which all observed cells are equal.
     alone : tuple of str
         Identifiers that are completed on request, from their own values.
-    decimals : mapping from column to int
-        The decimals that nearly all of a column's observed numbers have at most, and imputed ones get; 0 for whole
-        numbers.
+    steps : mapping from column to float
+        1 for whole numbers, or the last decimal that nearly all of a column's observed numbers have at most, and
+        imputed ones get.
     bounds : mapping from column to (low, high)
     ranges : mapping from column to (low, high)
         The range of a column's integer type; imputed numbers are clipped to it.
@@ -100,10 +98,15 @@ class ModelColumns:
     modeled: tuple[str, ...]
     constants: Mapping[str, Any]
     alone: tuple[str, ...]
-    decimals: Mapping[str, int]
+    steps: Mapping[str, float]
     bounds: Bounds
     ranges: Bounds
     rules: Rules = field(default_factory=Rules)
+
+    def grid(self, name: str) -> Grid:
+        """Return which numbers a column gets."""
+        step = self.rules.steps.get(name, self.steps.get(name, 0.0))
+        return Grid(step, *self.bounds.get(name, self.rules.supports.get(name, (-math.inf, math.inf))))
 
     def with_rules(self, rules: Rules) -> ModelColumns:
         """Return the columns with rules, which bounds of the user restrict."""
@@ -112,12 +115,8 @@ class ModelColumns:
 
     def widen(self, bounds: Bounds) -> dict[str, tuple[float, float]]:
         """Return the bounds of unrounded draws: half a unit wider at both ends where the numbers are rounded later."""
-        widened = dict(bounds)
-        for name in bounds.keys() & self.decimals.keys():
-            low, high = grid_ends(*bounds[name], self.decimals[name])
-            half = 0.5 * 10.0 ** -self.decimals[name]
-            widened[name] = (low - half, high + half)
-        return widened
+        grids = {name: Grid(self.steps.get(name, 0.0), *ends) for name, ends in bounds.items()}
+        return {name: (grid.ends[0] - grid.step / 2, grid.ends[1] + grid.step / 2) for name, grid in grids.items()}
 
 
 def classify_columns(
@@ -136,8 +135,8 @@ def classify_columns(
     Examples
     --------
     >>> columns = classify_columns(Table({"x": [1.0, None, 2.0], "c": ["a", "a", "a"], "y": [0.5, 1.0, 1.5]}))
-    >>> columns.modeled, dict(columns.constants), columns.decimals
-    (('x', 'y'), {'c': 'a'}, {'x': 0})
+    >>> columns.modeled, dict(columns.constants), columns.steps
+    (('x', 'y'), {'c': 'a'}, {'x': 1.0})
     """
     table.require_rows(1).require_values()
     included = check_names("include", include, table.names)
@@ -181,8 +180,8 @@ def classify_columns(
             left_alone=f"{describe_left_alone(left_alone, holes)}; name them in skip to say so, or identifiers and"
             " texts in include to complete them from their own values"
         )
-    decimals = refuse_empty_bounds(limits, _find_decimals(table, variables, integers, full_precision))
-    return ModelColumns(variables, tuple(modeled), constants, tuple(alone), decimals, limits, ranges or {})
+    steps = refuse_empty_bounds(limits, _find_steps(table, variables, integers, full_precision))
+    return ModelColumns(variables, tuple(modeled), constants, tuple(alone), steps, limits, ranges or {})
 
 
 def _refuse_extreme_numbers(name: str, observed: Values) -> None:
@@ -204,24 +203,22 @@ def _warn_of_constants(table: Table, constants: Mapping[str, Any]) -> None:
         )
 
 
-def refuse_empty_bounds(bounds: Bounds, decimals: Mapping[str, int]) -> dict[str, int]:
-    """Return the decimals of the columns that can be rounded within their bounds.
+def refuse_empty_bounds(bounds: Bounds, steps: Mapping[str, float]) -> dict[str, float]:
+    """Return the steps of the columns that can be rounded within their bounds.
 
     Bounds without a whole number in between are refused for columns of whole numbers; other columns stay unrounded.
     """
-    kept_decimals = dict(decimals)
-    for name, (low, high) in bounds.items():
-        first, last = grid_ends(low, high, decimals.get(name, 0))
-        if name not in decimals or first <= last:
-            continue
-        if decimals[name] == 0:
+    ends = {name: Grid(steps[name], *limits).ends for name, limits in bounds.items() if name in steps}
+    empty = [name for name, (first, last) in ends.items() if first > last]
+    for name in empty:
+        if steps[name] == 1:
+            low, high = bounds[name]
             raise TableError(
                 f"bounds of {name!r}: there is no whole number between {low} and {high}, and the column holds whole "
                 "numbers; "
                 "widen them, or say integers=()"
             )
-        del kept_decimals[name]
-    return kept_decimals
+    return {name: step for name, step in steps.items() if name not in empty}
 
 
 def check_bounds(bounds: Any, table: Table | None = None) -> dict[str, tuple[float, float]]:
@@ -258,9 +255,9 @@ def check_bounds(bounds: Any, table: Table | None = None) -> dict[str, tuple[flo
     return checked
 
 
-def _find_decimals(
+def _find_steps(
     table: Table, variables: Mapping[str, Variable], integers: str | Iterable[str] | None, full_precision: bool
-) -> dict[str, int]:
+) -> dict[str, float]:
     units = {
         name: variable.time_unit
         for name, variable in variables.items()
@@ -273,7 +270,7 @@ def _find_decimals(
             raise TableError(f"integers={name!r}: the column is discrete, so its values are never rounded")
         if name in units or decimals_of(numbers[name]) != 0:
             raise TableError(f"integers={name!r}: the column holds numbers that are not whole")
-    result = {name: 0 for name, unit in units.items() if unit.whole}
+    steps = {name: 1.0 for name, unit in units.items() if unit.whole}
     for name, observed in numbers.items():
         if name in units or name not in variables:
             continue
@@ -285,8 +282,8 @@ def _find_decimals(
         if decimals == 0 and not (integers is None or name in named or has_integer_type(table, name)):
             continue
         if decimals is not None:
-            result[name] = decimals
-    return result
+            steps[name] = 10.0**-decimals
+    return steps
 
 
 def has_integer_type(table: Table, name: str) -> bool:
@@ -406,8 +403,8 @@ class Model:
         with _open_metadata(network) as metadata:
             columns = _columns_from(metadata, network)
             numbers = [name for name in whole if isinstance(columns.variables.get(name), Continuous)]
-            decimals = {**columns.decimals, **dict.fromkeys(numbers, 0)}
-            columns = replace(columns, ranges=ranges or {}, decimals=decimals)
+            steps = {**columns.steps, **dict.fromkeys(numbers, 1.0)}
+            columns = replace(columns, ranges=ranges or {}, steps=steps)
             if not len(network):
                 return cls(columns, None)
             rules = replace(columns.rules, supports=columns.widen(columns.rules.supports))
@@ -437,7 +434,7 @@ class Model:
             "constants": [[name, value] for name, value in columns.constants.items()],
             "alone": list(columns.alone),
             **({"units": units} if units else {}),
-            "decimals": [[name, decimals] for name, decimals in columns.decimals.items()],
+            "decimals": [[name, round(-math.log10(step))] for name, step in columns.steps.items()],
             "bounds": [
                 [name, *(float(e) if np.isfinite(e) else None for e in ends)] for name, ends in columns.bounds.items()
             ],
@@ -487,7 +484,7 @@ class Model:
         settled = self.columns.rules.settle(numbers, holes, self._round)
         # bounds of the user come before orders and sums
         bounded = {
-            name: np.where(holes[name], np.clip(settled[name], *self._ends(name)), settled[name])
+            name: np.where(holes[name], np.clip(settled[name], *self.columns.grid(name).ends), settled[name])
             for name in self.columns.bounds.keys() & holes.keys()
         }
         return {**cells, **settled, **bounded}
@@ -513,21 +510,10 @@ class Model:
         levels = levels_of(keys, list(completion.network), seed)
         return completion.draw(rows.working, levels) if strategy == "draw" else completion.expect(rows.working, levels)
 
-    def _ends(self, name: str) -> tuple[float, float]:
-        """Return the least and the greatest number within the bounds that has the decimals of the column."""
-        low, high = self.columns.bounds.get(name, (-math.inf, math.inf))
-        decimals = self.columns.decimals.get(name)
-        return (low, high) if decimals is None else grid_ends(low, high, decimals)
-
     def _round(self, name: str, values: Values) -> Values:
-        low, high = self._ends(name)
-        decimals = self.columns.decimals.get(name)
-        if decimals is not None:
-            values = round_to_decimals(values, decimals)
-        unit = getattr(self.columns.variables[name], "unit", None)
-        if unit is not None:
-            values = unit.round(np.clip(values, low, high))
-        return np.clip(values, low, high)
+        grid, unit = self.columns.grid(name), getattr(self.columns.variables[name], "unit", None)
+        rounded = grid.round(values)
+        return rounded if unit is None else np.clip(unit.round(rounded), *grid.ends)
 
 
 def count_outside(parts: Iterable[Mapping[str, Any]], ranges: Bounds, *, usual: bool = True) -> Counter[str]:
@@ -657,8 +643,8 @@ def build_model(
     for name in {*whole, *limits}:
         if not isinstance(variables.get(name), Continuous):
             raise TableError(f"{name!r} is named in bounds or integers, but is no column of numbers of the network")
-    decimals = refuse_empty_bounds(limits, dict.fromkeys(sorted(whole), 0))
-    columns = ModelColumns(variables, tuple(shared), {}, (), decimals, limits, integer_ranges(frame))
+    steps = refuse_empty_bounds(limits, dict.fromkeys(sorted(whole), 1.0))
+    columns = ModelColumns(variables, tuple(shared), {}, (), steps, limits, integer_ranges(frame))
     return Model(columns, Completion(network, options, donors, columns.widen(columns.bounds)))
 
 
@@ -737,7 +723,7 @@ def _columns_from(metadata: Mapping[str, Any], network: Network) -> ModelColumns
         tuple(metadata["modeled"]),
         dict(metadata["constants"]),
         tuple(metadata["alone"]),
-        dict(metadata["decimals"]),
+        {name: 10.0**-decimals for name, decimals in metadata["decimals"]},
         bounds,
         {},  # the ranges of integer types come from the table that is filled
         # models of earlier versions have no rules

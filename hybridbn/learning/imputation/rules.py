@@ -35,7 +35,7 @@ from hybridbn.tables.scales import (
     decimals_of,
     find_scale,
 )
-from hybridbn.variables import Codes, Values, Variable
+from hybridbn.variables import Codes, Grid, Values, Variable
 
 _MOST_TOLD = 8
 """The most rules of a kind, and codes of a column, that are told."""
@@ -161,13 +161,10 @@ class Rules:
 
     def within(self, bounds: Mapping[str, tuple[float, float]]) -> Self:
         """Return the rules with bounds of the user, which come first: codes and steps that don't fit are dropped."""
-        codes, steps = dict(self.codes), dict(self.steps)
-        for name, (low, high) in bounds.items():
-            if name in codes:
-                codes[name] = codes[name][(codes[name] >= low) & (codes[name] <= high)]
-            if name in steps and np.ceil(low / steps[name]) > np.floor(high / steps[name]):
-                del steps[name]
-        codes = {name: values for name, values in codes.items() if len(values)}
+        grids = {name: Grid(step, *bounds.get(name, _ANY)) for name, step in self.steps.items()}
+        steps = {name: grid.step for name, grid in grids.items() if grid.ends[0] <= grid.ends[1]}
+        within = {name: values == np.clip(values, *bounds.get(name, _ANY)) for name, values in self.codes.items()}
+        codes = {name: self.codes[name][mask] for name, mask in within.items() if mask.any()}
         return replace(self, codes=codes, steps=steps, supports={**self.supports, **bounds})
 
     def determine(self, table: Table) -> Table:
@@ -226,7 +223,8 @@ class Rules:
         """
 
         def finish(name: str, values: Values) -> Values:
-            return np.asarray(np.clip(self._snap(name, round_to_grid(name, values)), *self.supports.get(name, _ANY)))
+            rounded, codes = round_to_grid(name, values), self.codes.get(name)
+            return rounded if codes is None else codes[np.searchsorted((codes[1:] + codes[:-1]) / 2, rounded)]
 
         binary = {name for one in self.sums if self._is_binary(one) for name in one.names}
         settled = dict(columns)
@@ -234,18 +232,6 @@ class Rules:
             settled[name] = np.where(holes[name], finish(name, columns[name]), columns[name])
         settled = self._correct_sums(settled, holes, finish) if self.sums else settled
         return self._correct_orders(settled, holes) if self.orders else settled
-
-    def _snap(self, name: str, values: Values) -> Values:
-        """Return the nearest code, or the nearest multiple of a column's step within its support."""
-        if name in self.codes:
-            codes = self.codes[name]
-            return np.asarray(codes[np.searchsorted((codes[1:] + codes[:-1]) / 2, values)])
-        step = self.steps.get(name)
-        if step is None:
-            return values
-        low, high = self.supports.get(name, _ANY)
-        multiples = np.clip(np.round(values / step), np.ceil(low / step - _SLACK), np.floor(high / step + _SLACK))
-        return np.asarray(multiples * step)
 
     def _is_binary(self, one: Sum) -> bool:
         return all(sign == 1 for sign in one.signs) and all(
