@@ -46,6 +46,22 @@ def plain_state(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
 
 
+def as_objects(items: Sequence[Any]) -> NDArray[Any]:
+    """Return a one-dimensional object array of items, also where these are sequences themselves."""
+    array = np.empty(len(items), dtype=object)
+    array[:] = items
+    return array
+
+
+def combine_codes(codes: Sequence[Codes], sizes: Sequence[int]) -> Codes:
+    """Return each row's configuration as one number, the last column running fastest."""
+    mixed = codes[0]
+    for column, size in zip(codes[1:], sizes[1:], strict=True):
+        mixed = mixed * size
+        mixed += column
+    return mixed
+
+
 def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: int) -> Codes:
     """Return each row's joint configuration as one number, the last column running fastest; zeros without columns.
 
@@ -56,11 +72,7 @@ def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: in
     """
     if not len(codes):
         return np.zeros(rows, np.intp)
-    mixed: Codes = codes[0].astype(np.intp, copy=False)
-    for column, size in zip(codes[1:], sizes[1:], strict=True):
-        mixed = mixed * size
-        mixed += column
-    return mixed
+    return combine_codes([codes[0].astype(np.intp, copy=False), *codes[1:]], sizes)
 
 
 def find_observed(column: Codes | Values) -> NDArray[np.bool_]:
@@ -217,7 +229,7 @@ class Discrete:
 
         Raises `TableError` naming the first row with an unknown state.
         """
-        array = values if isinstance(values, np.ndarray) else _as_objects(values)
+        array = values if isinstance(values, np.ndarray) else _as_array(values)
         if self.cuts is not None and array.dtype.kind in "iuf":
             found = np.searchsorted(self.cuts, array.astype(float), side="right")
             return np.where(np.isnan(array.astype(float)), -1, found).astype(np.intp)
@@ -390,7 +402,7 @@ class Continuous:
 
         Raises `TableError` naming the first row that is not a finite number of the domain.
         """
-        array = values if isinstance(values, np.ndarray) else _as_objects(values)
+        array = values if isinstance(values, np.ndarray) else _as_array(values)
         if array.dtype.kind in "iuf":
             numbers = array.astype(np.float64)
         else:
@@ -427,13 +439,10 @@ def _convert_rows(items: Iterable[Any], convert: Callable[[Any], Number], name: 
             raise TableError(f"{name!r}, row {row}: {item!r} is not a state") from None
 
 
-def _as_objects(values: Any) -> NDArray[Any]:
+def _as_array(values: Any) -> NDArray[Any]:
     if hasattr(values, "__array__") and not hasattr(values, "to_list"):
         return np.asarray(values)
-    items = values.to_list() if hasattr(values, "to_list") else list(values)
-    array = np.empty(len(items), dtype=object)
-    array[:] = items
-    return array
+    return as_objects(values.to_list() if hasattr(values, "to_list") else list(values))
 
 
 def _label_intervals(cuts: tuple[float, ...]) -> tuple[str, ...]:

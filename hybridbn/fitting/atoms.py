@@ -194,9 +194,8 @@ class AtomsFitter(Fitter):
         if counts is not None or not isinstance(density, MTEStatistics):
             learned = fitter.potential(density)
             return tabulate(own, points, learned, counts, rest), learned
-        boxes = fitter.fit_boxes(density)
-        columns = self.locate_points(density.columns[0]), *density.columns[1:]
-        return tabulate_cells(own, points, density, boxes, columns, rest), fitter.assemble(density, boxes)
+        leaves, codes = fitter.fit_leaves(density), self.locate_points(density.columns[0])
+        return tabulate_cells(own, points, density, leaves, codes, rest), fitter.assemble(density, leaves)
 
     def _make_wide_density(self, child: Continuous, parents: tuple[Variable, ...], unit: float) -> Potential:
         """Return a density about the middle of the points, whatever the parents are."""

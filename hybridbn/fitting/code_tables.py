@@ -9,18 +9,16 @@ Dirichlet priors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from hybridbn.fitting.mte import MTEStatistics
-from hybridbn.fitting.mte.pieces import Box, assemble_terms, write_probabilities
+from hybridbn.fitting.mte import Leaf, MTEStatistics
+from hybridbn.fitting.mte.pieces import assemble_terms, write_probabilities
 from hybridbn.potentials import MTE, Binned, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.mte.terms import ANY, Terms
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
+from hybridbn.variables import Codes, Continuous, Discrete, Values
 
 STRENGTHS = 2.0 ** np.arange(-2, 7.5, 0.5)
 """What the density may be worth, in rows."""
@@ -67,8 +65,8 @@ def tabulate_cells(
     component: Discrete,
     points: Values,
     statistics: MTEStatistics,
-    boxes: Sequence[tuple[Box, Terms]],
-    columns: Sequence[NDArray[Any]],
+    leaves: Sequence[Leaf],
+    codes: Codes,
     rest: float,
 ) -> Potential:
     """Return the probabilities of points, and of a number at none of them, in the cells of a density's parents.
@@ -78,39 +76,20 @@ def tabulate_cells(
     component, points, rest : as in `tabulate`
     statistics : MTEStatistics
         That the density was learned from.
-    boxes : sequence of (Box, Terms)
-        With the density in each, the same object in all boxes of a cell.
-    columns : sequence of ndarray (rows,)
-        The component and the parents.
+    leaves : sequence of Leaf
+        With the density in each.
+    codes : ndarray (rows,)
+        The component.
     """
     child, parents = cast(Continuous, statistics.child), statistics.parents
-    leaves = list({id(terms): terms for _, terms in boxes}.values())
-    place = {id(terms): number for number, terms in enumerate(leaves)}
-    leaf: Codes = np.array([place[id(terms)] for _, terms in boxes], dtype=np.intp)
-    densities = [MTE._of((child,), (terms,), mass_error=0.0) for terms in leaves]
+    densities = [MTE._of((child,), (leaf.content,), mass_error=0.0) for leaf in leaves]
     smooth = np.array([tabulate(component, points, density, None, rest).probabilities() for density in densities])
-    counts = np.zeros(smooth.shape)
-    np.add.at(counts, (leaf[_locate([box for box, _ in boxes], parents, columns[1:])], columns[0]), statistics.weights)
-    contents = [write_probabilities(row) for row in _shrink(counts, smooth, rest)]
-    parts = [(box, contents[number]) for (box, _), number in zip(boxes, leaf, strict=True)]
+    counts = np.array(
+        [np.bincount(codes[leaf.rows], statistics.weights[leaf.rows], len(component)) for leaf in leaves], np.float64
+    )
+    contents = map(write_probabilities, _shrink(counts, smooth, rest))
+    parts = [(box, content) for leaf, content in zip(leaves, contents, strict=True) for box in leaf.boxes]
     return MTE._of((*parents, component), (assemble_terms(parents, component, parts),), mass_error=0.0)
-
-
-def _locate(boxes: Sequence[Box], parents: Sequence[Variable], columns: Sequence[NDArray[Any]]) -> Codes:
-    """Return the number of the box that each row is in."""
-    owner = np.zeros(len(columns[0]), dtype=np.intp)
-    for number, box in enumerate(boxes):
-        codes, ranges = iter(box.codes), zip(box.low, box.high, strict=True)
-        inside = np.ones(len(owner), dtype=bool)
-        for parent, column in zip(parents, columns, strict=True):
-            if isinstance(parent, Discrete):
-                code = next(codes)
-                inside &= (column == code) | (code == ANY)
-            else:
-                low, high = next(ranges)
-                inside &= (column >= low) & ((column < high) | (high == parent.domain[1]))
-        owner[inside] = number
-    return owner
 
 
 def _shrink(counts: Values, smooth: Values, rest: float) -> Values:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, TooWide
 from hybridbn.jobs import run_in_threads
-from hybridbn.variables import Codes, Values, find_observed
+from hybridbn.variables import Codes, Values, combine_codes, find_observed
 
 ROWS = 2**17
 """Rows of a block: counting them takes several times as long as all else that is done for a block."""
@@ -109,15 +109,6 @@ def add_blocks(totals: Sequence[Values], count: Callable[[int], Iterator[Values]
     for tables in run_in_threads(work, starts, jobs):
         for total, table in zip(totals, tables, strict=True):
             total += table
-
-
-def combine_codes(codes: Sequence[Codes], sizes: Sequence[int]) -> Codes:
-    """Return each row's configuration as one number, the last column running fastest."""
-    mixed = codes[0]
-    for column, size in zip(codes[1:], sizes[1:], strict=True):
-        mixed = mixed * size
-        mixed += column
-    return mixed
 
 
 def list_occurring(table: Values) -> tuple[Codes, Values]:

@@ -35,7 +35,7 @@ from hybridbn.potentials import Kernel
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.kernel.sums import CELLS, DIGITS, log_sum, sum_on_lattice, visit_nearest
 from hybridbn.tables import Rows
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, as_objects, encode_configurations
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -285,9 +285,7 @@ def _decode_labels(variable: Discrete, codes: Codes) -> NDArray[Any]:
     """Return codes as `Kernel` takes them: as they are where no state is a number, else the states."""
     if variable.cuts is None and not any(isinstance(state, int | float) for state in variable.states):
         return codes
-    states = np.empty(len(variable), dtype=object)
-    states[:] = variable.states
-    return np.asarray(states[codes])
+    return np.asarray(as_objects(variable.states)[codes])
 
 
 MOST_BORROWED = 1000

@@ -16,7 +16,7 @@ from hybridbn.potentials.base import Axes, Interval, Potential, freeze, spread
 from hybridbn.potentials.cell_quadrature import integrate, typical_values, zero_mass_error
 from hybridbn.potentials.mode_search import describe_point
 from hybridbn.potentials.multinomial import as_number_array, split
-from hybridbn.variables import Continuous, Discrete, Values, Variable, plain_state, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, as_objects, plain_state, shorten
 
 CHUNK = 1 << 18
 MASS_TOLERANCE = 1e-6
@@ -260,9 +260,7 @@ def _state_array(variable: Discrete) -> NDArray[Any]:
     """Return the states as an array to be indexed by codes; of objects where they are of several types."""
     if len({type(state) for state in variable.states}) == 1 and isinstance(variable.states[0], str | int | float):
         return np.array(variable.states)
-    array = np.empty(len(variable), dtype=object)
-    array[:] = variable.states
-    return array
+    return as_objects(variable.states)
 
 
 def _describe_value(returned: Any) -> str:

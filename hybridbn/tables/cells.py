@@ -31,7 +31,7 @@ from hybridbn.units import (
     order_of_pattern,
     parse_all_days,
 )
-from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, plain_state, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, as_objects, is_missing, plain_state, shorten
 
 pandas = LazyModule("pandas")
 
@@ -110,13 +110,6 @@ def integer_limits(bits: int, *, signed: bool) -> tuple[float, float]:
 def freeze_array(array: NDArray[Any]) -> NDArray[Any]:
     """Make an array read-only and return it."""
     array.flags.writeable = False
-    return array
-
-
-def as_objects(items: Sequence[Any]) -> NDArray[Any]:
-    """Return a one-dimensional object array of items, also where these are sequences themselves."""
-    array = np.empty(len(items), dtype=object)
-    array[:] = items
     return array
 
 
@@ -616,8 +609,4 @@ def as_plain(cells: Cells) -> PlainValues:
 
 def decode_states(cells: Cells, dtype: Any, filler: Any) -> NDArray[Any]:
     """Return the states of the cells as an array of a type, with a filler where one is missing."""
-    table = np.empty(len(cells.states or ()) + 1, dtype=dtype)
-    table[:-1] = as_objects(cells.states or ())
-    table[-1] = filler
-    values: NDArray[Any] = table[cells.array]
-    return values
+    return np.asarray(as_objects([*(cells.states or ()), filler]).astype(dtype)[cells.array])

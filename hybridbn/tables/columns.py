@@ -28,7 +28,6 @@ from hybridbn.tables.cells import (
     Kind,
     TimeValues,
     UnsupportedType,
-    as_objects,
     convert_cells,
     count_texts,
     freeze_array,
@@ -38,7 +37,7 @@ from hybridbn.tables.cells import (
 )
 from hybridbn.tables.scales import spell_mark
 from hybridbn.units import Unit
-from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, as_objects, shorten
 
 if TYPE_CHECKING:
     from hybridbn.tables.table import Table

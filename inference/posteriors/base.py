@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.options import as_numbers, check_count, check_level, make_generator
-from hybridbn.variables import Discrete, Values, Variable, code_state
+from hybridbn.variables import Discrete, Values, Variable, as_objects, code_state
 
 if TYPE_CHECKING:
     from hybridbn.inference.posteriors.continuous import ContinuousPosterior
@@ -479,9 +479,7 @@ class DiscretePosterior(Posterior):
         return draw_codes(self._table.T, np.broadcast_to(np.arange(self._rows), uniforms.shape), uniforms)
 
     def _to_values(self, codes: NDArray[Any]) -> NDArray[Any]:
-        states: NDArray[Any] = np.empty(len(self.states), dtype=object)
-        states[:] = self.states
-        return np.asarray(states[codes])
+        return np.asarray(as_objects(self.states)[codes])
 
     def __repr__(self) -> str:
         if not self.single:

@@ -23,6 +23,7 @@ from hybridbn.structures import (
     selective_naive_bayes,
     tan,
 )
+from hybridbn.variables import combine_codes
 
 ROWS = 40_000
 
@@ -139,7 +140,7 @@ def test_counts_are_those_of_numpy(weighted):
 
 def test_two_threads_count_at_the_same_time(monkeypatch):
     table = make_data(False, False)[0]
-    both, combine = threading.Barrier(2), contingency_tables.combine_codes
+    both, combine = threading.Barrier(2), combine_codes
 
     def wait_for_the_other(*arguments):
         if threading.current_thread() is not threading.main_thread() and not both.broken and not met:

@@ -71,7 +71,8 @@ def test_cells_of_numbers_have_frequencies_of_their_own() -> None:
     learned = AtomsFitter(CODES, grid=True).fit(table, rating, (level,))
     network = hb.Network([learned, MTEFitter().fit(table, level)])
     fitter = MTEFitter()
-    boxes = [box for box, _ in fitter.fit_boxes(fitter.statistics(table, rating, (level,)))]
+    leaves = fitter.fit_leaves(fitter.statistics(table, rating, (level,)))
+    boxes = [box for leaf in leaves for box in leaf.boxes]
     values, levels = table.column("rating"), table.column("level")
     assert len(boxes) > 3
     for box in boxes:

@@ -105,6 +105,14 @@ class MTEStatistics(Statistics):
         return cls(child=child, parents=parents, total=float(weights.sum()), columns=tuple(columns), weights=weights)
 
 
+class Leaf(NamedTuple):
+    """The rows in a cell of the parents, its boxes, and the density there."""
+
+    rows: Codes
+    boxes: list[Box]
+    content: Terms
+
+
 @dataclass(frozen=True)
 class MTEFitter(Fitter):
     """Learns mixtures of truncated exponentials, with any mix of discrete and continuous parents.
@@ -182,19 +190,19 @@ class MTEFitter(Fitter):
     def potential(self, statistics: MTEStatistics) -> MTE:
         """Return the potential that the statistics speak for."""
         refuse_empty(statistics)
-        return self.assemble(statistics, self.fit_boxes(statistics))
+        return self.assemble(statistics, self.fit_leaves(statistics))
 
-    def assemble(self, statistics: MTEStatistics, boxes: Sequence[tuple[Box, Terms]]) -> MTE:
+    def assemble(self, statistics: MTEStatistics, leaves: Iterable[Leaf]) -> MTE:
         """Return the potential with these densities."""
         child, parents = statistics.child, statistics.parents
         with np.errstate(all="ignore"):
-            terms = assemble_terms(parents, child, boxes)
+            terms = assemble_terms(parents, child, [(box, leaf.content) for leaf in leaves for box in leaf.boxes])
         _refuse_overflow(terms, child)
         return MTE._of((*parents, child), (terms,), mass_error=0.0)
 
     @np.errstate(all="ignore")
-    def fit_boxes(self, statistics: MTEStatistics) -> list[tuple[Box, Terms]]:
-        """Return the densities in boxes of the parents; all boxes of a cell have the same object."""
+    def fit_leaves(self, statistics: MTEStatistics) -> list[Leaf]:
+        """Return the densities in cells of the parents."""
         child, parents, weights = statistics.child, statistics.parents, statistics.weights
         own, *others = statistics.columns
         if isinstance(child, Discrete):
@@ -205,14 +213,14 @@ class MTEFitter(Fitter):
             contents = map(
                 write_probabilities, estimate_probabilities(own, weights, len(child), cells, leaves, self.prior)
             )
-            return self._place_in_boxes(parents, cuts, [cells[i] for i in leaves], contents)
+            return _place_in_boxes(parents, cuts, [cells[i] for i in leaves], contents)
         distinct, place = np.unique(own, return_inverse=True) if others else (own, np.arange(len(own)))
         summed: Values = np.asarray(np.bincount(place, weights), dtype=np.float64)
         if len(distinct) == 1:
             line = self._make_narrow_density(child, float(distinct[0]))
-            everywhere = [Cell(tuple(np.ones(1, dtype=bool) for _ in parents), np.arange(0), -1)]
+            everywhere = [Cell(tuple(np.ones(1, dtype=bool) for _ in parents), np.arange(len(own)), -1)]
             none = [np.empty(0) if isinstance(p, Continuous) else None for p in parents]
-            return self._place_in_boxes(parents, none, everywhere, [line])
+            return _place_in_boxes(parents, none, everywhere, [line])
         scale = choose_scale(distinct, summed)
         standardized = scale.standardize(distinct)
         low, high = scale.standardize(np.array(child.domain))
@@ -240,7 +248,7 @@ class MTEFitter(Fitter):
             write_exponentials(row, places, whole, child.domain, scale)
             for row, places in zip(heights, knots.places, strict=True)
         )
-        return self._place_in_boxes(parents, cuts, [cells[i] for i in leaves], lines)
+        return _place_in_boxes(parents, cuts, [cells[i] for i in leaves], lines)
 
     def _divide_parents(
         self, parents: tuple[Variable, ...], columns: list[NDArray[Any]], weights: Values
@@ -263,16 +271,6 @@ class MTEFitter(Fitter):
             cuts.append(ends)
         return coded, sizes, cuts
 
-    def _place_in_boxes(
-        self, parents: tuple[Variable, ...], cuts: list[Values | None], cells: list[Cell], contents: Iterable[Terms]
-    ) -> list[tuple[Box, Terms]]:
-        domains = [p.domain if isinstance(p, Continuous) else (0.0, 0.0) for p in parents]
-        return [
-            (box, content)
-            for cell, content in zip(cells, contents, strict=True)
-            for box in list_boxes(cell.allowed, cuts, domains)
-        ]
-
     def _make_narrow_density(self, child: Continuous, value: float) -> Terms:
         """Return the density about a single value, with two exponentials of the standard deviation `floor`."""
         if self.floor is None:
@@ -281,6 +279,16 @@ class MTEFitter(Fitter):
                 "standard deviation of its measurement: MTEFitter(floor=...)"
             )
         return make_two_sided(value, self.floor, child.domain)
+
+
+def _place_in_boxes(
+    parents: tuple[Variable, ...], cuts: list[Values | None], cells: list[Cell], contents: Iterable[Terms]
+) -> list[Leaf]:
+    domains = [p.domain if isinstance(p, Continuous) else (0.0, 0.0) for p in parents]
+    return [
+        Leaf(cell.rows, list_boxes(cell.allowed, cuts, domains), content)
+        for cell, content in zip(cells, contents, strict=True)
+    ]
 
 
 def _refuse_overflow(terms: Terms, child: Variable) -> None:

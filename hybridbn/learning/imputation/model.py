@@ -48,7 +48,7 @@ from hybridbn.tables.scales import (
     usual_decimals,
 )
 from hybridbn.unit_texts import read_unit
-from hybridbn.variables import Continuous, Discrete, Grid, Values, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Grid, Values, Variable, as_objects, shorten
 
 Fills: TypeAlias = dict[str, NDArray[Any]]
 """The values that fill the holes of each column."""
@@ -466,9 +466,7 @@ class Model:
             if (values < 0).any() if isinstance(variable, Discrete) else np.isnan(values).any():
                 raise HybridBNError(f"column {name!r} still has missing cells after imputation; please report this")
             if isinstance(variable, Discrete):
-                listed = np.empty(len(states), dtype=object)
-                listed[:] = states
-                fills[name] = listed[values]
+                fills[name] = as_objects(states)[values]
             else:
                 numbers = np.asarray(values, dtype=np.float64)
                 numbers = times_of(numbers) if name in self.columns.rules.clocks else numbers

@@ -47,7 +47,7 @@ from hybridbn.learning.imputation.column_matching import (
 )
 from hybridbn.learning.imputation.rules import Holes, Rules, has_spikes
 from hybridbn.tables import Table
-from hybridbn.variables import Codes, Discrete, Values
+from hybridbn.variables import Codes, Discrete, Values, encode_configurations
 
 _MATCHED = -2
 """The number of the attempt at which the levels of the first sweep are asked for; those before it are of later ones."""
@@ -516,9 +516,8 @@ def _find_badly_described(
     with draws that can't be.
     """
     values = np.array([completed[name] for name in closed.numbers], dtype=np.float64).T
-    configuration: Codes = np.zeros(len(values), dtype=np.intp)
-    for variable in closed.given:
-        configuration = configuration * len(variable) + completed[variable.name].astype(np.intp)
+    codes = [np.asarray(completed[variable.name], dtype=np.intp) for variable in closed.given]
+    configuration = encode_configurations(codes, [len(variable) for variable in closed.given], len(values))
     names = []
     for column, name in enumerate(closed.numbers):
         observed = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(values))

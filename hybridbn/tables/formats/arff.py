@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
 from hybridbn.tables import Table
-from hybridbn.tables.cells import Cells, as_objects, check_numbers, convert_cells, count_texts, label_codes
+from hybridbn.tables.cells import Cells, check_numbers, convert_cells, count_texts, label_codes
 from hybridbn.tables.columns import Column, ColumnSource
 from hybridbn.tables.formats.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
 from hybridbn.tables.formats.dialects import PLAIN
@@ -39,7 +39,7 @@ from hybridbn.tables.formats.text_blocks import (
 )
 from hybridbn.tables.formats.typed_columns import WantedColumns, name_lines_in_errors, type_texts
 from hybridbn.units import Unit, unit_of_pattern
-from hybridbn.variables import shorten
+from hybridbn.variables import as_objects, shorten
 
 _NOTE = "% hybridbn: "
 """Starts the comment that keeps the types of states that are not text."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.registry import LazyModule, Registered, Registry
 from hybridbn.tables import Table
-from hybridbn.tables.cells import EXACT_INTEGERS, Cells, UnsupportedType, reword_error
+from hybridbn.tables.cells import EXACT_INTEGERS, Cells, UnsupportedType, decode_states, reword_error
 from hybridbn.tables.formats.dialects import PLAIN, Dialect
 from hybridbn.tables.formats.files import StoredFile, is_packed, open_unpacked
 from hybridbn.tables.formats.row_encoding import decode_rows, encode_rows, kind_of_types
@@ -522,10 +522,7 @@ def cell_values(table: Table, name: str) -> list[Any]:
     """
     cells = table.cells(name)
     if cells.states is not None:
-        values = np.empty(len(cells.states) + 1, dtype=object)
-        values[:-1] = cells.states
-        listed: list[Any] = values[cells.array].tolist()
-        return listed
+        return list(decode_states(cells, object, None).tolist())
     if cells.unit is not None:
         return list(table.raw(name))
     if not cells.integer:

@@ -19,7 +19,6 @@ from hybridbn.tables.cells import (
     EXACT_INTEGERS,
     Refusal,
     UnsupportedType,
-    as_objects,
     check_numbers,
     count_texts,
     declare_kinds,
@@ -32,7 +31,7 @@ from hybridbn.tables.formats.dialects import PLAIN, Dialect, describe_readings
 from hybridbn.tables.frames.arrow import decode_dictionary
 from hybridbn.unit_texts import PatternFinder
 from hybridbn.units import Unit
-from hybridbn.variables import Continuous, Values, Variable, shorten
+from hybridbn.variables import Continuous, Values, Variable, as_objects, shorten
 
 pyarrow = LazyModule("pyarrow")
 compute = LazyModule("pyarrow.compute")

@@ -15,7 +15,6 @@ from hybridbn.tables.cells import (
     Cells,
     Kind,
     TimeValues,
-    as_objects,
     as_plain,
     check_numbers,
     count_moments,
@@ -38,7 +37,7 @@ from hybridbn.tables.columns import (
     own_names,
 )
 from hybridbn.units import Unit
-from hybridbn.variables import Codes, is_missing
+from hybridbn.variables import Codes, as_objects, is_missing
 
 pandas = LazyModule("pandas")
 

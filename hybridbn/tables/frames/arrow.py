@@ -17,7 +17,6 @@ from hybridbn.tables.cells import (
     Cells,
     Kind,
     TimeValues,
-    as_objects,
     as_plain,
     check_numbers,
     count_moments,
@@ -36,6 +35,7 @@ from hybridbn.tables.columns import (
     is_of_library,
 )
 from hybridbn.units import Unit
+from hybridbn.variables import as_objects
 
 pyarrow = LazyModule("pyarrow")
 compute = LazyModule("pyarrow.compute")

@@ -14,7 +14,6 @@ from hybridbn.tables.cells import (
     Cells,
     Kind,
     TimeValues,
-    as_objects,
     as_plain,
     check_numbers,
     count_moments,
@@ -33,6 +32,7 @@ from hybridbn.tables.columns import (
 )
 from hybridbn.tables.frames.arrays import insert_objects
 from hybridbn.units import Unit, find_zone
+from hybridbn.variables import as_objects
 
 pandas = LazyModule("pandas")
 

@@ -13,7 +13,6 @@ from hybridbn.tables.cells import (
     Cells,
     Kind,
     TimeValues,
-    as_objects,
     as_plain,
     check_numbers,
     count_moments,
@@ -31,6 +30,7 @@ from hybridbn.tables.columns import (
     is_of_library,
 )
 from hybridbn.units import Unit
+from hybridbn.variables import as_objects
 
 polars = LazyModule("polars")
 
