@@ -19,7 +19,7 @@ from hybridbn.tables.cells import REST, Cells, recode_cells
 from hybridbn.tables.columns import blank_cells, match_marks
 from hybridbn.tables.formats.base import TableBlock
 from hybridbn.tables.formats.typed_columns import WantedColumns
-from hybridbn.tables.scales import decimals_of
+from hybridbn.tables.scales import decimals_of, find_bulk
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Variable
 
@@ -93,12 +93,7 @@ class ColumnProfile:
     @cached_property
     def bulk(self) -> tuple[float, float] | None:
         """The range of nearly all numbers if some lie far outside of it, else None."""
-        if self.kind != "number" or not len(self.numbers):
-            return None
-        first, last = np.quantile(self.numbers, (0.05, 0.95)).tolist()
-        if not 0 < last - first < (self.high - self.low) / 6:
-            return None
-        return max(self.low, 2 * first - last), min(self.high, 2 * last - first)
+        return find_bulk(self.numbers, self.low, self.high) if self.kind == "number" else None
 
     @cached_property
     def reason_alone(self) -> str | None:

@@ -19,10 +19,10 @@ from hybridbn.errors import escape_controls
 from hybridbn.formatting import escape_markup, format_number, format_range, format_share, shorten_text
 from hybridbn.learning.imputation.data_augmentation import Filler
 from hybridbn.pictures.chart import SERIES, Chart
-from hybridbn.pictures.tables import chart_histogram, chart_patterns, chart_rounds, chart_shares
+from hybridbn.pictures.tables import chart_histogram, chart_patterns, chart_rounds, chart_shares, choose_edges
 from hybridbn.tables import Table
 from hybridbn.tables.formats.base import Fills, TableSource
-from hybridbn.variables import Variable
+from hybridbn.variables import Values, Variable
 
 _MOST_PATTERNS = 20
 """The page shows this many patterns of missing cells, the most frequent ones."""
@@ -48,8 +48,6 @@ svg{display:block}.wide svg{max-width:none!important}
 .key{display:inline-block;width:12px;height:12px;border-radius:2px;margin:0 5px -1px 0}
 .warn{border-left:3px solid VERMILION;padding-left:10px}
 """.replace("VERMILION", SERIES[1])
-_BINS = 32
-"""Numbers are counted in about this many bins, as many as a chart of this width shows well."""
 _PREVIEW_WIDTH = 118
 """The width of the preview in characters."""
 _CELL = 16
@@ -64,27 +62,9 @@ ValueCounts: TypeAlias = dict[str, dict[str, list[float]]]
 # -- counts ---------------------------------------------------------------------------------------------------------
 
 
-def _bin_edges(column: ColumnProfile) -> NDArray[Any]:
-    """Return the edges of the bins that a column of numbers is counted in; they cover nearly all of its numbers.
-
-    Examples
-    --------
-    >>> from hybridbn.variables import Continuous
-    >>> _bin_edges(ColumnProfile("x", Continuous("x"), low=1, high=3, draw=lambda: Table({"x": [1.0, 3.0]}))).tolist()
-    [0.5, 1.5, 2.5, 3.5]
-    """
-    low, high = column.bulk or (column.low, column.high)
-    if column.whole:
-        low, high = math.floor(low), math.ceil(high)
-    if column.whole and high - low < _BINS:
-        return np.asarray(np.arange(low, high + 2) - 0.5)
-    if column.whole:
-        width = np.ceil((high - low + 1) / _BINS)
-        return np.asarray(low - 0.5 + width * np.arange(np.ceil((high - low + 1) / width) + 1))
-    spread = high - low if high > low else abs(low) or 1.0
-    ends = np.linspace(low, low + spread, _BINS + 1)
-    ends[-1] = np.nextafter(ends[-1], np.inf)  # so that the last bin includes the greatest number
-    return ends
+def _bin_edges(column: ColumnProfile) -> Values:
+    """Return the edges of the bins that a column of numbers is counted in; they cover nearly all of its numbers."""
+    return choose_edges(*(column.bulk or (column.low, column.high)), whole=column.whole)
 
 
 def list_variables(profile: TableProfile, filler: Filler) -> list[Variable]:
@@ -270,9 +250,8 @@ def _render_card(
 ) -> str:
     observed, imputed = counts["observed"], counts["imputed"]
     if column.kind == "number":
-        beyond_bins = (observed[0], observed[-4]), (imputed[0], imputed[-4])
         ends = _bin_edges(column).tolist()
-        chart = chart_histogram(column.name, ends, observed[1:-4], imputed[1:-4], *beyond_bins, column.unit)
+        chart = chart_histogram(column.name, ends, observed[:-3], imputed[:-3], column.unit)
         beyond = int(imputed[0] + imputed[-4])
         note = f"; {beyond:,} imputed beyond the observed numbers" if beyond else ""
         if column.bulk is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from hybridbn.formatting import choose_ticks, format_share, format_value, shorte
 from hybridbn.pictures.chart import LETTER, SMALL, Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, Text
 from hybridbn.tables import Table
 from hybridbn.tables.columns import open_frame
+from hybridbn.tables.scales import find_bulk
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Values
 
@@ -202,30 +204,33 @@ def plot_imputed(data: Any, completed: Any, name: str, ax: Any = None) -> Any:
         drawn.append(values)
     imputed, observed = np.concatenate(drawn), table.coded(variable)[~holes]
     if isinstance(variable, Continuous):
-        edges, ends = _choose_edges(observed if len(observed) else imputed)
-        counts, others = (np.histogram(part, edges)[0].tolist() for part in (observed, imputed))
-        beyond, outside = ((int((p < ends[0]).sum()), int((p > ends[1]).sum())) for p in (observed, imputed))
-        return chart_histogram(name, edges.tolist(), counts, others, beyond, outside, variable.unit).draw(ax)
+        shown = observed if len(observed) else imputed
+        ends = float(shown.min()), float(shown.max())
+        edges = choose_edges(*(find_bulk(shown, *ends) or ends), whole=not (shown % 1).any())
+        counts, others = (np.histogram(p, [-np.inf, *edges, np.inf])[0].tolist() for p in (observed, imputed))
+        return chart_histogram(name, edges.tolist(), counts, others, variable.unit).draw(ax)
     size = len(variable)
     counts, others = (np.bincount(part, minlength=size).tolist() for part in (observed, imputed))
     most = _MOST_STATES if ax is None else max(3, min(_MOST_STATES, int(0.8 * ax.bbox.height / ax.figure.dpi / 0.3)))
     return chart_shares(name, [str(state) for state in variable.states], counts, others, most).draw(ax)
 
 
-def _choose_edges(values: Values) -> tuple[Values, tuple[float, float]]:
-    """Return the edges of bins over the bulk of numbers, and its ends."""
-    low, high = float(values.min()), float(values.max())
-    first, last = np.quantile(values, [0.05, 0.95]).tolist()
-    if 0 < last - first < (high - low) / 6:
-        # a few of them lie far away from the others
-        low, high = max(low, 2 * first - last), min(high, 2 * last - first)
-    if not (values % 1).any() and high - low < _BINS:
-        edges = np.arange(np.floor(low), np.ceil(high) + 2) - 0.5
-        return edges, (float(edges[0]), float(edges[-1]))
+def choose_edges(low: float, high: float, *, whole: bool) -> Values:
+    """Return the edges of the bins that numbers are counted in, about as many as a chart of its width shows well.
+
+    Examples
+    --------
+    >>> choose_edges(1, 3, whole=True).tolist(), len(choose_edges(0, 1, whole=False))
+    ([0.5, 1.5, 2.5, 3.5], 33)
+    """
+    if whole:
+        low, high = math.floor(low), math.ceil(high)
+        width = math.ceil((high - low + 1) / _BINS)
+        return np.asarray(low - 0.5 + width * np.arange(math.ceil((high - low + 1) / width) + 1))
     spread = high - low if high > low else abs(low) or 1.0
     edges = np.linspace(low, low + spread, _BINS + 1)
-    edges[-1] = np.nextafter(edges[-1], np.inf)
-    return edges, (low, float(edges[-1]))
+    edges[-1] = np.nextafter(edges[-1], np.inf)  # so that the last bin includes the greatest number
+    return edges
 
 
 def chart_histogram(
@@ -233,8 +238,6 @@ def chart_histogram(
     ends: Sequence[float],
     observed: Sequence[float],
     imputed: Sequence[float],
-    beyond: tuple[float, float],
-    outside: tuple[float, float],
     unit: Unit | None = None,
 ) -> Chart:
     """Return the shares of observed numbers as bars and of imputed ones as a line.
@@ -244,24 +247,22 @@ def chart_histogram(
     ends : sequence of float
         The edges of the bins.
     observed, imputed : sequences of counts
-        One count for each bin.
-    beyond, outside : (below, above)
-        How many observed and imputed numbers lie beyond the bins.
+        Those below the bins, in each bin and above them.
     """
     edges = np.asarray(ends, dtype=np.float64)
-    total, others = (sum(observed) + sum(beyond)) or 1.0, (sum(imputed) + sum(outside)) or 1.0
+    total, others = sum(observed) or 1.0, sum(imputed) or 1.0
     few = others < _FEW
     low, high = float(edges[0]), float(edges[-1])
     width = (high - low) * 0.09
     # what lies beyond the bins is piled up beside them
     tails = [(low - 1.6 * width, low - 0.6 * width), (high + 0.6 * width, high + 1.6 * width)]
-    used = [bool(beyond[side] or outside[side]) for side in (0, 1)]
-    piles = [tails[side] for side in (0, 1) if used[side]]
+    used = [side for side in (0, -1) if observed[side] or imputed[side]]
+    piles = [tails[side] for side in used]
     left = np.array([*edges[:-1], *(pile[0] for pile in piles)])
     right = np.array([*edges[1:], *(pile[1] for pile in piles)])
     shares, lines = (
-        np.array([*counts, *(ends_[side] for side in (0, 1) if used[side])], dtype=np.float64) / whole
-        for counts, ends_, whole in ((observed, beyond, total), (imputed, outside, others))
+        np.array([*counts[1:-1], *(counts[side] for side in used)], dtype=np.float64) / whole
+        for counts, whole in ((observed, total), (imputed, others))
     )
     marks: list[Mark] = [Rectangles(left, right, 0.0, shares, 0, 0.5, OBSERVED)]
     highest = max(float(shares.max()), 0.0 if few else float(lines.max())) or 1.0
@@ -282,13 +283,14 @@ def chart_histogram(
             for share, pile in zip(lines[bins:], piles, strict=True)
         ]
     ticks = _choose_histogram_ticks(edges, unit, [
-        (sum(tails[side]) / 2, ("below", "above")[side]) for side in (0, 1) if used[side]
+        (sum(tails[side]) / 2, ("below", "above")[side]) for side in used
     ])  # fmt: skip
-    far = [f", {int(outside[0] + outside[1]):,} of them beyond the observed numbers"] if sum(outside) else [""]
+    outside = int(imputed[0] + imputed[-1])
+    far = f", {outside:,} of them beyond the observed numbers" if outside else ""
     ends_told = [format_value(end, unit) for end in (low, high)]
     words = (
-        f"Distribution of {name} from {ends_told[0]} to {ends_told[1]}: {int(sum(observed) + sum(beyond)):,} observed "
-        f"and {int(sum(imputed) + sum(outside)):,} imputed{far[0]}."
+        f"Distribution of {name} from {ends_told[0]} to {ends_told[1]}: {int(sum(observed)):,} observed "
+        f"and {int(sum(imputed)):,} imputed{far}."
     )
     margin = 0.02 * (high - low)
     return Chart(

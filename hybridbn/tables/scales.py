@@ -479,6 +479,19 @@ def is_constant(low: float, high: float) -> bool:
     return high / 2 - low / 2 <= _ROUNDING * max(abs(low / 2), abs(high / 2)) if low <= high else True
 
 
+def find_bulk(values: Values, low: float, high: float) -> tuple[float, float] | None:
+    """Return the range of nearly all numbers between two ends if some lie far outside of it, else None.
+
+    Examples
+    --------
+    >>> find_bulk(np.arange(100.0), 0.0, 99.0), find_bulk(np.arange(100.0), 0.0, 9999.0)
+    (None, (0, 184.14999999999998))
+    """
+    first, last = np.quantile(values, (0.05, 0.95)).tolist() if len(values) else (0.0, 0.0)
+    is_wide = 0 < last - first < (high - low) / 6
+    return (max(low, 2 * first - last), min(high, 2 * last - first)) if is_wide else None
+
+
 def describe_constants(names: Sequence[str], rows: int) -> str:
     """Return in one line that columns have a single number, and what becomes of them.
 

@@ -158,9 +158,9 @@ def test_an_area_goes_along_its_upper_line_and_back_along_the_lower_one() -> Non
 
 def test_charts_are_svg_with_words_for_those_who_do_not_see_them() -> None:
     charts = [
-        chart_histogram(HOSTILE, [0.5, 1.5, 2.5, 3.5], [5, 0, 3], [30, 1, 2], (0, 2), (1, 0)),
-        chart_histogram("few", [0.0, 0.5, 1.0], [5, 3], [2, 1], (0, 0), (0, 0)),
-        chart_histogram("day", [19000.0, 19100.0, 19200.0], [5, 3], [20, 10], (0, 0), (0, 0), Unit("date")),
+        chart_histogram(HOSTILE, [0.5, 1.5, 2.5, 3.5], [0, 5, 0, 3, 2], [1, 30, 1, 2, 0]),
+        chart_histogram("few", [0.0, 0.5, 1.0], [0, 5, 3, 0], [0, 2, 1, 0]),
+        chart_histogram("day", [19000.0, 19100.0, 19200.0], [0, 5, 3, 0], [0, 20, 10, 0], Unit("date")),
         chart_shares(HOSTILE, [HOSTILE, "b"], [3, 1], [1, 0]),
         chart_rounds(HOSTILE, [0.5, 0.25], None),
         chart_rounds("x", [1e12, 2e12], [1e10, 2e10], 1.5e12),
