@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sized
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
@@ -108,11 +109,9 @@ def list_items(items: Any, what: str) -> list[Any]:
     """
     if isinstance(items, str):
         return [items]
-    try:
+    with suppress(TypeError):  # of an array without dimensions
         if isinstance(items, Iterable) and not isinstance(items, bytes | Mapping):
             return list(items)
-    except TypeError:
-        pass  # an array without dimensions
     raise TableError(f"{what} must be text or a sequence of it, not {items!r:.80}")
 
 
@@ -128,13 +127,11 @@ def as_numbers(values: Any, what: str) -> Values:
         ...
     hybridbn.errors.TableError: the points must be numbers, not 'zz'
     """
-    try:
+    with suppress(TypeError, ValueError, OverflowError):
         array = np.asarray(values)
         texts = array.dtype == object and any(isinstance(item, str | bytes) for item in array.flat)
         if array.dtype.kind in "biufO" and not texts:
             return array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        pass
     raise TableError(f"{what} must be numbers, not {values!r:.80}")
 
 

@@ -457,10 +457,11 @@ def find_evidence_ranges(
 ) -> dict[str, tuple[Values, Values]]:
     """Return for every continuous variable an interval (rows each) that holds prior, but for a tail, and likelihood."""
     rows = evidence.rows
-    ranges: dict[str, tuple[Values, Values]] = {}
-    for name, finding in evidence.findings.items():
-        if isinstance(finding.variable, Continuous) and name in problem.hard:
-            ranges[name] = finding.values, finding.values
+    ranges = {
+        name: (finding.values, finding.values)
+        for name, finding in evidence.findings.items()
+        if isinstance(finding.variable, Continuous) and name in problem.hard
+    }
     ordered = sort_topologically(problem.potentials)
     for name in ordered:
         potential = problem.potentials[name]

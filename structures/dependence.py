@@ -164,10 +164,11 @@ class Dependence:
         # a table with many more cells than rows is mostly empty
         most = max(_SPARSE * len(self.data.rows), _LEAST_SPARSE)
         narrow = [name for name in names if cells * counter.sizes[name] ** 2 <= most]
-        information: dict[Pair, float] = {}
-        for counts in counter.pair_batches(narrow, given):
-            for (*_, first, second), table in counts.items():
-                information[first, second] = self._scale_to_all_rows(table if given else table[None])
+        information: dict[Pair, float] = {
+            (first, second): self._scale_to_all_rows(table if given else table[None])
+            for counts in counter.pair_batches(narrow, given)
+            for (*_, first, second), table in counts.items()
+        }
         for pair in itertools.combinations(names, 2):
             if pair not in information:
                 shape = cells, *(counter.sizes[name] for name in pair)

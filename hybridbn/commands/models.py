@@ -211,10 +211,7 @@ def _read_state(variable: Any, text: str, word: str) -> Any:
             return {known[item] for item in items}
         pairs = [item.rpartition(":") for item in items]
         if pairs and all(colon and parse_number(weight) is not None for _, colon, weight in pairs):
-            weights = {}
-            for state, _, weight in pairs:
-                weights[_find_state(variable, known, state.strip(), word)] = float(weight)
-            return weights
+            return {_find_state(variable, known, s.strip(), word): float(weight) for s, _, weight in pairs}
         for item in items:
             _find_state(variable, known, item, word)
     if variable.cuts is not None and parse_number(text) is not None:

@@ -81,12 +81,10 @@ def _acquire_lock(path: Path, shown: str) -> tuple[int, bool]:
 
 def _open_lock(path: Path) -> tuple[int, bool]:
     """Open the file of a lock; refuse anything else that has its name."""
-    try:
+    with contextlib.suppress(FileExistsError):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINKS, 0o600)
         os.write(descriptor, _LOCK)
         return descriptor, True
-    except FileExistsError:
-        pass
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o600)
     except OSError as error:

@@ -34,7 +34,7 @@ import reprlib
 import struct
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import numpy as np
@@ -606,20 +606,16 @@ def pack_network(network: Network, packer: Packer) -> dict[str, Any]:
     return content
 
 
-def _version_of(networks: Iterable[Network]) -> int:
+def _version_of(networks: Sequence[Network]) -> int:
     """Return the first version of the format that can hold networks: units of variables came with the second, grids
     with the third.
     """
-    networks = list(networks)
-    if any(getattr(network.variable(name), "grid", None) is not None for network in networks for name in network):
+    variables = [network.variable(name) for network in networks for name in network]
+    if any(getattr(variable, "grid", None) is not None for variable in variables):
         return 3
-    for network in networks:
-        noted = network.graph.get("imputation")
-        if isinstance(noted, Mapping) and "units" in noted:
-            return 2
-        if any(getattr(network.variable(name), "unit", None) is not None for name in network):
-            return 2
-    return 1
+    notes = [network.graph.get("imputation") for network in networks]
+    has_noted = any(isinstance(note, Mapping) and "units" in note for note in notes)
+    return 2 if has_noted or any(getattr(variable, "unit", None) is not None for variable in variables) else 1
 
 
 def _pack_node(network: Network, name: str, packer: Packer) -> dict[str, Any]:

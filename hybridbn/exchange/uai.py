@@ -258,10 +258,14 @@ def _read_names(path: Path, source: SourceText) -> list[Discrete]:
         listed: Any = json.loads(path.read_bytes())
         if not isinstance(listed, dict) or listed.get("format") != _NAMES:
             raise ValueError("it is no file of names")
-        variables = []
-        for entry in listed["variables"]:
-            states = parse_states(json.dumps(entry["states"]), len(entry["states"]))
-            variables.append(Discrete(entry["name"], tuple(states), entry["cuts"] and tuple(entry["cuts"])))
+        variables = [
+            Discrete(
+                entry["name"],
+                tuple(parse_states(json.dumps(entry["states"]), len(entry["states"]))),
+                entry["cuts"] and tuple(entry["cuts"]),
+            )
+            for entry in listed["variables"]
+        ]
         if len({variable.name for variable in variables}) < len(variables):
             raise ValueError("a name occurs twice")
     except (ValueError, KeyError, TypeError, RecursionError) as error:

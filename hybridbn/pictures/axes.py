@@ -37,6 +37,7 @@ from hybridbn.pictures.chart import (
     Rectangles,
     Rule,
     Text,
+    fit_ticks,
     is_dashed,
 )
 
@@ -327,11 +328,10 @@ class _Ticks(Locator):
         room = 72 / axis.figure.dpi * (axis.axes.bbox.height if self.vertical else axis.axes.bbox.width) / SMALL
         if self.vertical:
             return self.spec.choose_ticks(low, high, max(2, min(6, int(room / 2))))
-        for most in (7, 5, 4, 3, 2):
-            ticks = self.spec.choose_ticks(low, high, most)
-            if sum(len(text) + 2 for _, text in ticks) * LETTER <= room:
-                break
-        return ticks
+        return fit_ticks(
+            lambda most: self.spec.choose_ticks(low, high, most),
+            lambda ticks: sum(len(text) + 2 for _, text in ticks) * LETTER <= room,
+        )
 
     def __call__(self) -> Any:
         """Return where the ticks are."""

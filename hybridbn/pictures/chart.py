@@ -214,6 +214,21 @@ class Axis:
         return [(at, shorten_text(text, letters)) for at, text in inside[:: max(1, -(-len(inside) // max(most, 1)))]]
 
 
+def fit_ticks(
+    choose: Callable[[int], list[tuple[float, str]]],
+    has_room: Callable[[list[tuple[float, str]]], bool],
+    numbers: Sequence[int] = (7, 5, 4, 3, 2),
+) -> list[tuple[float, str]]:
+    """Return the ticks for the greatest of some numbers of them whose texts have room; those for the last one
+    otherwise.
+    """
+    for most in numbers:
+        ticks = choose(most)
+        if has_room(ticks):
+            break
+    return ticks
+
+
 @dataclass(frozen=True)
 class Chart:
     """A picture.
@@ -420,11 +435,10 @@ def _draw_ticks(
 ) -> list[str]:
     """Draw the ticks of the horizontal axis, as many as have room side by side."""
     width = abs(float(place(right)) - float(place(left)))
-    for most in (7, 5, 4, 3, 2):
-        ticks = chart.x.choose_ticks(left, right, most, int(width / max(most, 1) / size / LETTER))
-        longest = max((len(label) for _, label in ticks), default=0)
-        if (longest + 2) * size * LETTER * len(ticks) <= width:
-            break
+    ticks = fit_ticks(
+        lambda most: chart.x.choose_ticks(left, right, most, int(width / most / size / LETTER)),
+        lambda ticks: (max((len(label) for _, label in ticks), default=0) + 2) * size * LETTER * len(ticks) <= width,
+    )
     parts = []
     for at, label in ticks:
         x, half = float(place(at)), len(label) * size * DIGIT / 2

@@ -293,9 +293,11 @@ def _align(
     # a bend keeps half the distance, so that several arcs side by side take little room
     room = [np.where(size > 0, size / 2 + gap / 2, gap / 4) for size in sizes]
     offsets = [np.concatenate([[0.0], np.cumsum(half[:-1] + half[1:])]) for half in room]
-    place: dict[Any, float] = {}
-    for layer, offset in zip(layers, offsets, strict=True):
-        place.update(zip(layer, (offset - offset[-1] / 2).tolist(), strict=True))
+    place: dict[Any, float] = {
+        node: at
+        for layer, offset in zip(layers, offsets, strict=True)
+        for node, at in zip(layer, (offset - offset[-1] / 2).tolist(), strict=True)
+    }
     home = dict(place)
     for sweep in range(_ALIGNMENTS):
         order = range(len(layers)) if sweep % 2 == 0 else range(len(layers) - 1, -1, -1)

@@ -29,6 +29,7 @@ from hybridbn.pictures.chart import (
     Rectangles,
     Text,
     check_kind,
+    fit_ticks,
     place_along,
 )
 from hybridbn.pictures.layout import Layout, lay_out
@@ -367,10 +368,12 @@ def _draw_density(
         color = "dim" if is_prior else 0
         marks += draw_trace(trace, per, color, across=across, up=place_along(0.0, highest, floor, top + 0.02))
     marks.append(Line([left, left + width], [floor, floor], "line", 0.8))
-    for most in (12, 7, 5, 3, 2):
-        ticks = axis.choose_ticks(low, high, most)
-        if sum(len(text) + 1 for _, text in ticks) <= detail.letters(width, detail.fonts[1]):
-            break
+    letters = detail.letters(width, detail.fonts[1])
+    ticks = fit_ticks(
+        lambda most: axis.choose_ticks(low, high, most),
+        lambda ticks: sum(len(text) + 1 for _, text in ticks) <= letters,
+        (12, 7, 5, 3, 2),
+    )
     texts = [(float(across(at)), text) for at, text in ticks]
     return marks + [Text(at, floor, text, "dim", detail.fonts[1], "middle", "top", (0, -1)) for at, text in texts]
 

@@ -10,7 +10,20 @@ import numpy as np
 
 from hybridbn.errors import TableError
 from hybridbn.formatting import choose_ticks, format_share, format_value, shorten_text
-from hybridbn.pictures.chart import LETTER, SMALL, Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, Text
+from hybridbn.pictures.chart import (
+    LETTER,
+    SMALL,
+    Area,
+    Axis,
+    Chart,
+    Line,
+    Mark,
+    Points,
+    Rectangles,
+    Rule,
+    Text,
+    fit_ticks,
+)
 from hybridbn.tables import Table
 from hybridbn.tables.columns import open_frame
 from hybridbn.tables.scales import find_bulk
@@ -309,11 +322,11 @@ def _choose_histogram_ticks(
     """Return ticks within the bins, whole numbers where these are the centers, and those of the piles beside."""
     low, high = float(edges[0]), float(edges[-1])
     whole = unit is None and low % 1 == 0.5 and high % 1 == 0.5
-    for most in (6, 5, 4, 3, 2):
-        ticks = choose_ticks(low + 0.5 * whole, high - 0.5 * whole, most, unit, float(whole))
-        if sum(len(text) + 2 for _, text in [*ticks, *piles]) <= _LETTERS:
-            break
-    return [*ticks, *piles]
+    return fit_ticks(
+        lambda most: [*choose_ticks(low + 0.5 * whole, high - 0.5 * whole, most, unit, float(whole)), *piles],
+        lambda ticks: sum(len(text) + 2 for _, text in ticks) <= _LETTERS,
+        (6, 5, 4, 3, 2),
+    )
 
 
 def chart_shares(

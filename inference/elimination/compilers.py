@@ -234,10 +234,7 @@ class Compiler:
         program.read = {slot for step in moving for slot in step.inputs}.union(program.outputs)
         if self.read_once:
             return program
-        last: dict[int, int] = {}
-        for number, step in enumerate(program.steps):
-            for slot in step.inputs:
-                last[slot] = number
+        last = {slot: number for number, step in enumerate(program.steps) for slot in step.inputs}
         kept = set(program.outputs)
         done: list[list[int]] = [[] for _ in program.steps]
         for slot, number in last.items():

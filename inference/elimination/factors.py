@@ -530,9 +530,7 @@ class PatternProgram:
         findings = evidence.findings
         patterns = _Patterns({name: findings[name].observed for name in self.partly_observed}, evidence.rows)
         log_scale = np.zeros(evidence.rows)
-        slots: dict[int, dict[Observed, RowGroup]] = {}
-        for number in range(len(self.sources)):
-            slots[number] = self._evaluate(number, axes, evidence, patterns, log_scale)
+        slots = {n: self._evaluate(n, axes, evidence, patterns, log_scale) for n in range(len(self.sources))}
         kept = self._known_bytes()
         for step in self.program.steps:
             slots[step.output] = self._apply(step, slots, patterns)

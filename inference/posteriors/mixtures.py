@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import arrange_by_row
@@ -110,22 +111,22 @@ class GaussianPosterior(Density):
         return self._put_masses(x, np.asarray(density))
 
     def _log_pdf(self, x: Values) -> Values:
-        from scipy.special import logsumexp
-
         z, spread = self._standardize(x)
         logs = -0.5 * z * z - np.log(spread * np.sqrt(2 * np.pi))
         with np.errstate(divide="ignore"):
             masses = np.log(self._mass_at(x))
-        return np.where(masses > -np.inf, masses, logsumexp(logs, axis=1, b=np.broadcast_to(self._weights, z.shape)))
+        return np.where(
+            masses > -np.inf, masses, scipy.special.logsumexp(logs, axis=1, b=np.broadcast_to(self._weights, z.shape))
+        )
 
     @property
     def _width(self) -> int:
         return 4 * len(self._weights)
 
     def _cdf(self, x: Values) -> Values:
-        from scipy.special import ndtr
-
-        return np.asarray(np.einsum("kr,mkr->mr", self._weights, ndtr(self._standardize(self._point_cells.snap(x))[0])))
+        return np.asarray(
+            np.einsum("kr,mkr->mr", self._weights, scipy.special.ndtr(self._standardize(self._point_cells.snap(x))[0]))
+        )
 
     def _crps(self, truth: Values) -> Values:
         """Return the score in closed form (Grimit, Gneiting, Berrocal & Johnson 2006).
@@ -175,13 +176,11 @@ class GaussianPosterior(Density):
 
     def _draw(self, uniforms: Values) -> Values:
         """Choose a part, then a value in it: the uniform's place in the part's share is the level."""
-        from scipy.special import ndtri
-
         upper = np.cumsum(self._weights, axis=0)
         level = uniforms * upper[-1]
         part = np.minimum((level[:, None] >= upper).sum(axis=1), len(upper) - 1), np.arange(uniforms.shape[1])
         inside = (level - (upper[part] - self._weights[part])) / self._weights[part]
-        noise = ndtri(np.clip(inside, 1e-16, 1 - 1e-16))
+        noise = scipy.special.ndtri(np.clip(inside, 1e-16, 1 - 1e-16))
         return np.asarray(self._means[part] + np.sqrt(self._variances[part]) * noise)
 
 
@@ -232,12 +231,10 @@ def arrange_parts(
 
 def _expect_distance(mean: Values, variance: Values) -> Values:
     """Return the expected absolute value of a normal variable."""
-    from scipy.special import ndtr
-
     spread = np.sqrt(variance)
     known = spread == 0
     z = mean / np.where(known, 1.0, spread)
-    expected = mean * (2 * ndtr(z) - 1) + 2 * spread * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
+    expected = mean * (2 * scipy.special.ndtr(z) - 1) + 2 * spread * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
     return np.where(known, np.abs(mean), expected)
 
 

@@ -438,9 +438,13 @@ def _kind_of(variable: Variable) -> str:
 
 def _is_clock(values: Values) -> bool:
     """Return whether numbers are hours times 100 and minutes: none in the gaps from 60 to 99 between them."""
-    if len(values) < ROWS or values.min() < 0 or values.max() > 2400 or (values % 1).any():
-        return False
-    if (values % 100 >= 60).any():
+    if (
+        len(values) < ROWS
+        or values.min() < 0
+        or values.max() > 2400
+        or (values % 100 >= 60).any()
+        or (values % 1).any()
+    ):
         return False
     distinct = np.unique(values)
     inside = distinct[np.floor(distinct / 100) < np.floor(values.max() / 100)]

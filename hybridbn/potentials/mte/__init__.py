@@ -355,10 +355,11 @@ class MTE(Potential):
         variable = self.variable(name)
         if isinstance(variable, Discrete):
             return 0.0, len(variable) - 1.0
-        ranges = []
-        for other_name, (low, high) in (within or {}).items():
-            if other_name != name and other_name in self.scope and isinstance(self.variable(other_name), Continuous):
-                ranges.append((self._continuous(other_name), float(np.min(low)), float(np.max(high))))
+        ranges = [
+            (self._continuous(other), float(np.min(low)), float(np.max(high)))
+            for other, (low, high) in (within or {}).items()
+            if other != name and other in self.scope and isinstance(self.variable(other), Continuous)
+        ]
         mass = self.integral() if not self.parents else 1.0
         low, high = find_column_support(
             self._terms, self._continuous(name), tail * (mass or 1.0), ranges, name == self.child.name

@@ -405,8 +405,6 @@ def open_files(
         paths = [text]
     else:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), text)
-    if not paths:
-        raise FormatError(f"{text}: there is no file to scan")
     return open_paths(text, paths, None, base)
 
 
@@ -420,6 +418,8 @@ def _open_paths(
     options: Mapping[str, Any],
 ) -> FileTable:
     """Return the table of some files, whose folders below the base may name columns."""
+    if not paths:
+        raise FormatError(f"{shown}: there is no file to scan")
     suffixes, known = {suffix_of(path) for path in paths}, FileFormat.registry.load()
     forms = {known[suffix] for suffix in suffixes if suffix in known}
     if not suffixes <= known.keys() or len(forms) != 1:
@@ -490,8 +490,6 @@ def _open_store(address: str, open_paths: Callable[..., FileTable]) -> FileTable
 
         listed = store.get_file_info(fs.FileSelector(folder, allow_not_found=True))
         paths = sorted(one.path for one in listed if fnmatch.fnmatch(one.path, f"{folder}/{pattern}"))
-    if not paths:
-        raise FormatError(f"{mask_secrets(address, [address])}: there is no file to scan")
     return open_paths(mask_secrets(address, [address]), paths, store, base)
 
 

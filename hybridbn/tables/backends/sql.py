@@ -196,9 +196,9 @@ class SQLSource(Source):
         """Return a column as it is grouped by."""
         return quote_name(name)
 
+    @abstractmethod
     def is_nan(self, cell: str) -> str:
         """Return the condition that a float is no number."""
-        return f"({cell} <> {cell})"
 
 
 def _divide(families: Sequence[Names]) -> Iterator[list[Names]]:

@@ -100,9 +100,9 @@ class _Columnar(FileFormat):
     def open_batches(self, data: Any, texts: Sequence[str] = ()) -> AbstractContextManager[Any]:
         """Open a file for reading a part at a time; columns of `texts` may come as dictionaries."""
 
-    @abstractmethod
     def divide(self, file: Any, rows: int) -> Iterator[tuple[int, int | None, Any]]:
         """Give parts of an opened file: the first row, the number of rows, and what `read_part` takes."""
+        yield 0, None, None
 
     @abstractmethod
     def read_part(self, file: Any, names: list[str], rows: int, part: Any) -> Iterator[Any]:
@@ -172,11 +172,9 @@ class Parquet(_Columnar):
         table = opened.read(columns=rest) if rest else pyarrow.table(columns)
         return pyarrow.table({name: columns[name] if name in columns else table[name] for name in names}), schema
 
-    @contextlib.contextmanager
-    def open_batches(self, data: Any, texts: Sequence[str] = ()) -> Iterator[Any]:
+    def open_batches(self, data: Any, texts: Sequence[str] = ()) -> Any:
         """Open a file; a column is read piece by piece."""
-        with parquet.ParquetFile(data, read_dictionary=list(texts), pre_buffer=False, buffer_size=1 << 20) as file:
-            yield file
+        return parquet.ParquetFile(data, read_dictionary=list(texts), pre_buffer=False, buffer_size=1 << 20)
 
     def divide(self, file: Any, rows: int) -> Iterator[tuple[int, int | None, Any]]:
         """Give row groups, small ones together."""
@@ -216,15 +214,9 @@ class Feather(_Columnar):
         table = feather.read_table(data, memory_map=False)
         return table.select(_choose_columns(table.schema, wanted)), table.schema
 
-    @contextlib.contextmanager
-    def open_batches(self, data: Any, texts: Sequence[str] = ()) -> Iterator[Any]:
+    def open_batches(self, data: Any, texts: Sequence[str] = ()) -> Any:
         """Open a file."""
-        with pyarrow.ipc.open_file(data) as file:
-            yield file
-
-    def divide(self, file: Any, rows: int) -> Iterator[tuple[int, int | None, Any]]:
-        """Give the file as a whole."""
-        yield 0, None, None
+        return pyarrow.ipc.open_file(data)
 
     def read_part(self, file: Any, names: list[str], rows: int, part: Any) -> Iterator[Any]:
         """Give columns of the file's own batches, large ones in pieces."""

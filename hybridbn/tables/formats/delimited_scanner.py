@@ -213,10 +213,7 @@ class Scanner:
 
     def line_of(self, row: int) -> int:
         """Return the line where a row of the table starts."""
-        for index, record in enumerate(self.body_records(None)):
-            if index == row:
-                return record.line
-        return row + 2
+        return next((record.line for record in itertools.islice(self.body_records(None), row, None)), row + 2)
 
 
 def encode_columns(scanner: Scanner, width: int, columns: Sequence[int]) -> list[tuple[NDArray[np.intp], list[str]]]:

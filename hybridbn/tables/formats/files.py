@@ -136,12 +136,10 @@ def check_encoding(encoding: Any) -> str:
         ...
     hybridbn.errors.FormatError: there is no encoding of text 'rot13'; take "utf-8", "latin-1" or another
     """
-    try:
+    with contextlib.suppress(LookupError, ValueError, UnicodeError):
         # codecs that turn text into text or bytes into bytes have names, too, but don't decode bytes
         if isinstance(encoding, str) and isinstance(b"text".decode(encoding, "ignore"), str):
             return encoding
-    except (LookupError, ValueError, UnicodeError):
-        pass
     raise FormatError(f'there is no encoding of text {encoding!r:.80}; take "utf-8", "latin-1" or another')
 
 
