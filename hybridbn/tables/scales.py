@@ -485,7 +485,7 @@ def find_bulk(values: Values, low: float, high: float) -> tuple[float, float] | 
     Examples
     --------
     >>> find_bulk(np.arange(100.0), 0.0, 99.0), find_bulk(np.arange(100.0), 0.0, 9999.0)
-    (None, (0, 184.14999999999998))
+    (None, (0.0, 183.15))
     """
     first, last = np.quantile(values, (0.05, 0.95)).tolist() if len(values) else (0.0, 0.0)
     is_wide = 0 < last - first < (high - low) / 6
