@@ -1,8 +1,9 @@
 """The units of texts: amounts such as $1,200.50, 38,5 % and 6.4 kg, and the pattern that all texts of a column follow.
 
 The patterns of amounts are those of spreadsheets: in ``$#,##0.00`` commas separate thousands, and there are two
-decimals after a point; in ``0,0# kg`` there are one or two after a comma. A minus stands in front of all, unless the
-pattern has one: ``$-0.00``.
+decimals after a point; in ``0,0# kg`` there are one or two after a comma; in ``#,##,##0`` digits are grouped as in
+India. A minus stands in front of all, unless the pattern has one, ``$-0.00``, or shows after a semicolon that negative
+amounts have parentheses in its place: ``$0.00;($0.00)``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import functools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ from hybridbn.units import (
     unit_of_pattern,
 )
 
+Shape: TypeAlias = tuple[str, int, str]
+"""How an amount is written: see `read_amount`."""
 _SYMBOLS = {
     "currency": "USD EUR GBP CHF JPY CNY INR AUD CAD NZD SEK NOK DKK ISK PLN CZK HUF RON BGN TRY RUB UAH BRL MXN ARS"
     " CLP COP PEN ZAR KRW SGD HKD TWD THB MYR IDR PHP VND ILS AED SAR EGP NGN KES MAD PKR Euro Fr Fr. Rs Rs. kr zł Kč",
@@ -53,22 +56,26 @@ _WORD = re.compile(r"\s[^\W\d_]{2,12}\.?")
 """Any other word stands behind a space; without one, it could be a part of a code."""
 
 _TEXT = re.compile(
-    r"(?P<before>[-−]?)(?P<prefix>\D*?)(?P<minus>[-−]?)(?P<digits>\d(?:[\d.,'’\u00a0\u202f ]*\d)?)(?P<suffix>.{0,20})",
+    r"(?P<outer>\()?(?P<before>[-−]?)(?P<prefix>\D*?)(?P<inner>\()?(?P<minus>[-−]?)"
+    r"(?P<digits>\d(?:[\d.,'’\u00a0\u202f ]*\d)?)(?(inner)\))(?P<suffix>.{0,20}?)(?(outer)\))",
     re.ASCII,
 )
 _PATTERN = re.compile(
-    r"(?P<prefix>[^#0]*?)(?P<minus>-?)(?:#(?P<group>.)##)?0"
-    r"(?:(?P<decimal>[.,])(?P<always>0*)(?P<sometimes>#*))?(?P<suffix>.*)"
+    r"(?P<prefix>[^#0]*?)(?P<minus>-?)(?:#(?P<group>.(?:##,)?)##)?0"
+    r"(?:(?P<decimal>[.,])(?P<always>0*)(?P<sometimes>#*))?(?P<suffix>[^;]*)(?:;(?P<negative>.*\(.*))?"
 )
 _DIGITS = {
     sign: re.compile(
-        rf"(?:0|[1-9]\d*|[1-9]\d?\d?(?P<group>[{other}'’\u00a0\u202f ])\d{{3}}(?:(?P=group)\d{{3}})*)"
+        rf"(?:0|[1-9]\d*|[1-9]\d?\d?(?P<group>[{other}'’\u00a0\u202f ])\d{{3}}(?:(?P=group)\d{{3}})*"
+        rf"|[1-9]\d?(?:(?P<pairs>[{other}])\d\d)+(?P=pairs)\d{{3}})"
         rf"(?:[{sign}](?P<decimals>\d+))?",
         re.ASCII,
     )
     for sign, other in ((".", ","), (",", "."))
 }
 """Numbers by the sign before their decimals. Leading zeros are those of codes."""
+_UNLIKE_CODES = re.compile(r"\(.*\)|.*\d[.,'’\u00a0\u202f ]\d{2,3}[.,]\d.*")
+"""Text without a symbol that is a number all the same: 1,234.50, 1,23,456 or (5)."""
 
 
 def find_kind(affixed: re.Match[str]) -> str | None:
@@ -81,10 +88,12 @@ def _find_kind(prefix: str, suffix: str) -> str | None:
     symbol = (prefix + suffix).strip()
     is_currency = _CURRENCY.fullmatch(symbol) or _MEASURES.get(symbol.upper()) == "currency"
     kind = "currency" if is_currency else _MEASURES.get(symbol)
+    if not symbol:
+        return "number"
     if prefix:
         return kind if kind == "currency" and not suffix else None
-    each, slash, per = symbol.partition("/")
-    is_rate = slash and _find_kind("", each) and _find_kind("", per)
+    each, _, per = symbol.partition("/")
+    is_rate = each and per and _find_kind("", each) and _find_kind("", per)
     return kind or ("amount" if is_rate or _WORD.fullmatch(suffix) else None)
 
 
@@ -125,49 +134,63 @@ def propose_amounts(text: str) -> list[str]:
 
     Examples
     --------
-    >>> propose_amounts("12.5 %"), propose_amounts("12")
-    (['0.# %', '0,# %'], [])
+    >>> propose_amounts("12.5 %"), propose_amounts("12"), propose_amounts("(12)")
+    (['0.# %', '0,# %'], [], ['0.#', '0,#'])
     """
     parts = split_amount(text)
-    return [] if parts is None else [f"{parts['prefix']}0{sign}#{parts['suffix']}" for sign in _DIGITS]
+    if parts is None or not (name_symbol(parts) or _UNLIKE_CODES.fullmatch(text)):
+        return []
+    return [f"{parts['prefix']}0{sign}#{parts['suffix']}" for sign in _DIGITS]
 
 
-def read_amount(pattern: str, text: str) -> tuple[float, tuple[str, int, bool]] | None:
+def read_amount(pattern: str, text: str) -> tuple[float, Shape] | None:
     """Return a text with the symbol and the decimals of a pattern as a number, and how it is written: the sign between
-    thousands, how many decimals, and whether a minus is right before the digits; None for others.
+    thousands, in a pattern, how many decimals, and what is right before the digits or around all of it in the place of
+    a minus in front; None for others.
 
     Examples
     --------
-    >>> read_amount("0,# €", "-1.234,50 €"), read_amount("0.# €", "-1.234,50 €")
-    ((-1234.5, ('.', 2, False)), None)
+    >>> read_amount("0,# €", "-1.234,50 €"), read_amount("0.# €", "-1.234,50 €"), read_amount("$0.#", "($1,23,456)")
+    ((-1234.5, ('.', 2, '')), None, (-123456.0, (',##,', 0, '()')))
     """
     parts, form = split_amount(text), read_pattern(pattern)
     if parts is None or name_symbol(parts) != name_symbol(form):
         return None
     sign = form["decimal"] or "."
     match = _DIGITS[sign].fullmatch(parts["digits"])
-    if match is None or (parts["before"] and parts["minus"]):
+    signs = {"": parts["before"], "-": parts["minus"], "()": parts["outer"], "(": parts["inner"]}
+    used = [style for style, sign in signs.items() if sign]
+    if match is None or len(used) > 1:
         return None
-    group, decimals = match["group"] or "", match["decimals"] or ""
+    group, decimals = match["group"] or match["pairs"] or "", match["decimals"] or ""
     number = float(parts["digits"].replace(group or " ", "").replace(sign, "."))
-    is_inside = bool(parts["prefix"] and parts["minus"])
-    return (-number if parts["before"] or parts["minus"] else number), (group, len(decimals), is_inside)
+    token = f"{group}##{group}" if match["pairs"] else group
+    return (-number if used else number), (token, len(decimals), "".join(used))
 
 
-def complete_pattern(stripped: str, shapes: Collection[tuple[str, int, bool]]) -> str:
+def complete_pattern(stripped: str, shapes: Collection[Shape]) -> str:
     """Return a pattern with the decimals and the signs that texts have.
 
     Examples
     --------
-    >>> complete_pattern("0,# kg", {(".", 1, False), ("", 2, False)})
-    '#.##0,0# kg'
+    >>> complete_pattern("0,# kg", {(".", 1, ""), ("", 2, "")}), complete_pattern("$0.#", {("", 2, ""), ("", 2, "()")})
+    ('#.##0,0# kg', '$0.00;($0.00)')
     """
     parts = read_pattern(stripped)
-    groups, decimals, insides = zip(*shapes, strict=True)
+    groups, decimals, styles = zip(*shapes, strict=True)
     thousands = f"#{max(groups)}##" if any(groups) else ""
     places = "0" * min(decimals) + "#" * (max(decimals) - min(decimals))
-    minus, point = "-" * any(insides), parts["decimal"] if places else ""
-    return f"{parts['prefix']}{minus}{thousands}0{point}{places}{parts['suffix']}"
+    digits = f"{thousands}0{parts['decimal'] if places else ''}{places}"
+    negatives = {style: _surround(style, parts, digits) for style in ("()", "(") if style in styles}
+    whole = _surround("-" if "-" in styles else "", parts, digits)
+    return ";".join([whole, *negatives.values()][:2])
+
+
+def _surround(style: str, affixed: re.Match[str], digits: str) -> str:
+    """Return digits between a prefix and a suffix, with signs of a style."""
+    inner = {"-": f"-{digits}", "(": f"({digits})"}.get(style, digits)
+    whole = f"{affixed['prefix']}{inner}{affixed['suffix']}"
+    return f"({whole})" if style == "()" else whole
 
 
 # -- units -------------------------------------------------------------------------------------------------------------
@@ -212,11 +235,19 @@ class Amount(Unit):
         found = read_amount(str(self.pattern), text)
         return None if found is None else found[0]
 
+    @property
+    def _decimals(self) -> int:
+        parts = read_pattern(str(self.pattern))
+        return len((parts["always"] or "") + (parts["sometimes"] or ""))
+
+    @property
+    def spacing(self) -> float:
+        """The last decimal that texts have."""
+        return 10.0**-self._decimals
+
     def round(self, numbers: Any) -> NDArray[np.float64]:
         """Return numbers with the decimals that texts have."""
-        parts = read_pattern(str(self.pattern))
-        decimals = len((parts["always"] or "") + (parts["sometimes"] or ""))
-        return np.asarray(np.round(np.asarray(numbers, dtype=np.float64), decimals) + 0.0)
+        return np.asarray(np.round(np.asarray(numbers, dtype=np.float64), self._decimals) + 0.0)
 
     def text(self, number: float) -> str:
         """Return a number as text.
@@ -227,12 +258,15 @@ class Amount(Unit):
         ('-1.234,50 €', '$2.0', '$-2')
         """
         parts = read_pattern(str(self.pattern))
-        least, most = len(parts["always"] or ""), len((parts["always"] or "") + (parts["sometimes"] or ""))
-        whole, _, decimals = f"{round(number, most) + 0.0:,.{most}f}".partition(".")
+        least, most, group = len(parts["always"] or ""), self._decimals, parts["group"] or ""
+        whole, _, decimals = f"{abs(round(number, most)):.{most}f}".partition(".")
         decimals = decimals[:least] + decimals[least:].rstrip("0")
-        digits = whole.replace(",", parts["group"] or "") + (decimals and parts["decimal"] + decimals)
-        outside = "-" * (digits.startswith("-") and not parts["minus"])
-        return f"{outside}{parts['prefix']}{digits.removeprefix(outside)}{parts['suffix']}"
+        thousands = re.compile(rf"(?<=\d)(?=(?:\d{{{3 if len(group) < 2 else 2}}})*\d{{3}}$)")
+        digits = thousands.sub(group[:1], whole) + (decimals and parts["decimal"] + decimals)
+        is_negative, negative, style = bool(round(number, most) < 0), parts["negative"], parts["minus"]
+        if negative:
+            style = "()" if negative.startswith("(") and negative.endswith(")") else "("
+        return "-" * (is_negative and not style) + _surround(style if is_negative else "", parts, digits)
 
 
 def make_amount(pattern: str) -> Amount:
@@ -298,7 +332,7 @@ class PatternFinder:
         self._preferred = None if preferred is None else _plain(preferred)
         self._candidates: list[str] | None = None
         self._unpadded: dict[str, set[str]] = {}
-        self._shapes: dict[str, set[tuple[str, int, bool]]] = {}
+        self._shapes: dict[str, set[Shape]] = {}
         self._numbers: dict[str, list[float]] = {}
         self._decimals = 0
         self.zone: str | None = None
@@ -308,7 +342,8 @@ class PatternFinder:
         """Add texts; return whether there is still a pattern that all texts follow."""
         listed = [text.strip() for text in texts]
         if self._candidates is None and listed:
-            self.example = listed[0]
+            is_number = any(form.fullmatch(listed[0].lstrip("-")) for form in _DIGITS.values())
+            self.example = next(filter(_UNLIKE_CODES.fullmatch, listed if is_number else ()), listed[0])
             self._candidates = propose_patterns(self.example) or propose_amounts(self.example)
         for candidate in list(self._candidates or ()):
             follow = self._follow if has_directives(candidate) else self._follow_amounts
@@ -333,7 +368,7 @@ class PatternFinder:
                 return False
             numbers.append(amount[0])
             shapes.add(amount[1])
-        return len({group for group, _, _ in shapes} - {""}) <= 1
+        return len({group[:1] for group, _, _ in shapes} - {""}) <= 1
 
     def _follow(self, candidate: str, texts: Sequence[str]) -> bool:
         compiled, directives, signed = compile_pattern(candidate)
@@ -417,7 +452,7 @@ def describe_mixture(texts: Sequence[str]) -> str | None:
     """
     amounts = [parts for parts in map(split_amount, texts if split_amount(texts[0]) else ()) if parts is not None]
     symbols, kinds = sorted(set(map(name_symbol, amounts))), set(map(find_kind, amounts))
-    if len(amounts) < len(texts) or len(kinds) != 1 or kinds <= {"amount", "other"}:
+    if len(amounts) < len(texts) or len(kinds) != 1 or kinds <= {"amount", "other", "number"}:
         return None
     signs = " with different signs before decimals" if len(symbols) < 2 else ""
     return f"of {kinds.pop()} in {' and '.join(map(repr, symbols))}{signs}"

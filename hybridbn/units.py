@@ -173,6 +173,11 @@ class Unit:
         """Whether all values are whole numbers of days."""
         return self.step == DAY and self.zone is None
 
+    @property
+    def spacing(self) -> float:
+        """How far apart the numbers are that `round` returns."""
+        return self.step / DAY
+
     def describe(self) -> str:
         """Return what values are, in words.
 

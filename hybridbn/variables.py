@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -24,6 +24,8 @@ Codes: TypeAlias = NDArray[np.intp]
 Number = TypeVar("Number", int, float)
 _DIFFERENCE = Unit("duration", step=1_000_000_000)
 """Differences of dates and times, such as their standard deviations, are told in seconds."""
+_NEAR, _ROUNDED = 1e-9, 1e-15
+"""How near to a number of a grid others count as such, in steps, and what rounding adds to that, relative to them."""
 
 
 def shorten(items: Iterable[object], most: int = 8) -> str:
@@ -346,6 +348,39 @@ class Continuous:
     def time_unit(self) -> Unit | None:
         """The unit of dates and times; None for other numbers."""
         return self.unit if self.unit is not None and self.unit.is_time else None
+
+    @property
+    def rounding(self) -> Grid:
+        """The numbers that the variable may have: its grid, with the step of its unit where it has none of its own."""
+        grid = self.grid or Grid()
+        return grid if grid.step or self.unit is None else replace(grid, step=self.unit.spacing)
+
+    def widen(self, low: float, high: float) -> tuple[float, float]:
+        """Return the ends of all that is rounded to numbers of the grid within two ends; these themselves if there is
+        none.
+
+        Examples
+        --------
+        >>> [round(end, 9) for end in Continuous("age", grid=Grid(1.0, low=0.0)).widen(0, 65.9)]
+        [-inf, 65.5]
+        """
+        grid, ends = self.rounding, np.array([low, high])
+        near = _NEAR * grid.step + _ROUNDED * np.abs(ends)
+        first, last = np.where(np.isinf(ends), ends, self.round(ends))
+        first, last = first + grid.step * (first < low - near[0]), last - grid.step * (last > high + near[1])
+        if not low - near[0] <= first <= last <= high + near[1]:
+            return low, high
+        # right at the middle, numbers might be rounded to the next one
+        below, above = np.maximum(grid.step / 2 - _ROUNDED * np.abs([first, last]), 0.0)
+        return (
+            -math.inf if first <= grid.low else float(first - below),
+            math.inf if last >= grid.high else float(last + above),
+        )
+
+    def has_mass(self, number: float) -> bool:
+        """Return whether a number is one of the grid, but for rounding, so that it has all that is rounded to it."""
+        step = self.rounding.step
+        return bool(step and abs(self.round(number) - number) <= _NEAR * step + _ROUNDED * abs(number))
 
     def round(self, numbers: Any) -> Values:
         """Return the nearest numbers that the variable may have, of its grid or its unit."""

@@ -67,6 +67,10 @@ class CellEvidence:
 class Interval(CellEvidence):
     """A range of a continuous variable as evidence; the ends may be infinite, dates or times.
 
+    Both ends belong to it. Of numbers on a grid, such as whole numbers, codes, cents and dates, it holds these with all
+    that is rounded to them: 18 to 65 is what lies between 17.5 and 65.5, and an end of the grid holds what lies beyond.
+    One in which no number of the grid lies is taken as it is.
+
     Examples
     --------
     >>> Interval(1, 3)
@@ -659,7 +663,8 @@ def _read_numbers(variable: Continuous, cells: Sequence[Any]) -> Finding:
     for row, cell in enumerate(cells):
         evidence = as_evidence(cell)
         if evidence is not None:
-            low[row], high[row] = _check_cell(variable, evidence, row, len(cells) > 1).reach()
+            ends = _check_cell(variable, evidence, row, len(cells) > 1).reach()
+            low[row], high[row] = variable.widen(*ends) if evidence.only_reach else ends
             if not evidence.only_reach:
                 likelihoods[row] = evidence
         elif isinstance(cell, tuple | list):

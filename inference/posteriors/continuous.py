@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.inference.axes import ORDER, as_slice, node_axis
+from hybridbn.inference.evidence import Interval
 from hybridbn.inference.posteriors.base import Posterior, compute_entropy
 from hybridbn.options import as_numbers
 from hybridbn.potentials.base import NO_POINTS, PointCells
@@ -156,24 +157,32 @@ class ContinuousPosterior(Posterior):
 
     def _is_told(self, number: float) -> bool:
         """Whether a number is a point, or one of the grid, so that it has a probability."""
-        grid = self.variable.grid
-        on_grid = grid is not None and grid.step > 0 and abs(grid.round(number) - number) <= 1e-9 * grid.step
-        return bool(on_grid) or number in self.point_cells.points
+        return self.variable.has_mass(number) or number in self.point_cells.points
 
     def probability(self, value: Any) -> Any:
-        """Return the probability of one value: of a point, or of all numbers that are told as this one of a grid."""
+        """Return the probability of one value: of a point, or of all numbers that are told as this one of a grid; or of
+        an `Interval`, whose ends belong to it.
+        """
+        if isinstance(value, Interval):
+            value.check(self.variable)
+            ends = (np.full((1, self._rows), end) for end in self.variable.widen(*value.reach()))
+            return self._rows_first(self._measure_between(*ends)[0])
         number = self.variable.value(value)
         at = np.full((1, self._rows), number)
         return self._rows_first((self._weigh(at) if self._is_told(number) else self._by_rows("_mass_at", at))[0])
 
+    def _measure_between(self, lower: Values, upper: Values) -> Values:
+        """Return the probabilities of what lies between two ends or is one of them."""
+        return self._by_rows("_cdf", upper) - self._by_rows("_cdf", lower) + self._by_rows("_mass_at", lower)
+
     def _weigh(self, at: Values) -> Values:
         """Return the probabilities of points (m, rows), or of numbers of a grid with what is rounded to these."""
-        grid = self.variable.grid
-        if grid is None or not grid.step:
+        grid = self.variable.rounding
+        if not grid.step:
             return self._by_rows("_mass_at", at)
         upper = at + np.where(at < grid.high, grid.step / 2, math.inf)
         lower = at - np.where(at > grid.low, grid.step / 2, math.inf)
-        return self._by_rows("_cdf", upper) - self._by_rows("_cdf", lower)
+        return self._measure_between(lower, upper)
 
     def _look_up(self, value: Any) -> Any:
         if not self._is_told(self.variable.value(value)):
@@ -233,7 +242,7 @@ class ContinuousPosterior(Posterior):
         listed = ", ".join([*shown[:8], *["..."] * (len(shown) > 8)])
         if masses.sum() > TOLD:
             return f"<posterior of {name!r}: {listed}>"
-        mean, std, spread = self.numeric.mean(), f"{self.numeric.std():.6g}", unit and unit.name.split()[0]
+        mean, std, spread = self.numeric.mean(), f"{self.numeric.std():.6g}", unit and unit.name.partition(" ")[0]
         shown_mean = f"{mean:.6g}"
         if unit is not None and math.isfinite(mean):
             in_own_text = self.variable.time_unit is None or self.variable.time_unit.pattern is not None

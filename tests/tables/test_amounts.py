@@ -25,6 +25,16 @@ KINDS = {
     "USD #,##0.00": "currency",
     "CHF #'##0.00": "currency",
     "#.##0,00 €": "currency",
+    "$#,##0.00;($#,##0.00)": "currency",
+    "US$ #,##0;US$ (#,##0)": "currency",
+    "#.##0,00 €;(#.##0,00 €)": "currency",
+    "₹#,##,##0.00": "currency",
+    "Rs. #,##,##0;(Rs. #,##,##0)": "currency",
+    "#,##,##0.00": "number",
+    "#,##0.00": "number",
+    "#,##0.00;(#,##0.00)": "number",
+    "0.0;(0.0)": "number",
+    "#,##0.0 t;(#,##0.0) t": "mass",
     "# ##0,00 €": "currency",
     "#\u202f##0,0#\u00a0EUR": "currency",
     "0,0 %": "percent",
@@ -78,6 +88,11 @@ def test_texts_of_a_pattern_are_recognized_and_written_again(pattern: str) -> No
         ["--5 kg", "5 kg"],
         ["$5 USD", "$6 USD"],
         ["1.5", "2.5"],
+        ["1,234", "2,345"],
+        ["(a)", "(b)"],
+        ["(5 kg", "6 kg"],
+        ["-(5)", "(6)"],
+        ["1,2,3", "2"],
     ],
 )
 def test_other_texts_stay_states(texts: list[str]) -> None:
@@ -141,11 +156,15 @@ def make_sales(rows: int = 120) -> pd.DataFrame:
             "code": [f"A{x}" for x in rng.integers(1, 4, rows)],
         }
     )
-    return frame.mask(rng.random(frame.shape) < 0.1, None)
+    masked = frame.mask(rng.random(frame.shape) < 0.1, None)
+    for name, pattern in MORE.items():
+        masked[name] = [make_amount(pattern).text(x) if row % 9 else None for row, x in enumerate(90 * price - 7e4)]
+    return masked
 
 
+MORE = {"profit": "$#,##0.00;($#,##0.00)", "rupees": "₹#,##,##0.00", "balance": "0.00;(0.00)"}
 SALES = make_sales()
-PATTERNS = {"price": "$#,##0.00", "Gewinn": "#.##0,00 €", "share": "0.0%", "weight": "0.0 kg"}
+PATTERNS = {"price": "$#,##0.00", "Gewinn": "#.##0,00 €", "share": "0.0%", "weight": "0.0 kg", **MORE}
 
 
 def write_and_read(suffix: str) -> Any:

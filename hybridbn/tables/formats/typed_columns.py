@@ -174,7 +174,8 @@ def type_texts(
         return Column(name, label_codes(name, codes, parse_states(distinct)))
     unit = declared_kind if isinstance(declared_kind, Unit) else None
     moments = count_texts(name, codes, distinct, unit, dates=dialect.dates)
-    if moments is not None:
+    # how numbers without a symbol are written is a matter of the file, if files have numbers like that
+    if moments is not None and not (_is_number(moments.unit) and all(map(describe_readings, distinct))):
         return Column(name, moments, None, ColumnSource("numpy", as_objects([*distinct, None])[codes]))
     if declared_kind is None and holds_code(distinct):
         return Column(name, label_codes(name, codes, distinct))
@@ -206,6 +207,11 @@ def type_texts(
             f" discrete=[{name!r}]"
         )
     raise _refuse_mixture(name, codes, distinct, odd, numeric if declared_kind is None else [], remedy)
+
+
+def _is_number(unit: Unit | None) -> bool:
+    """Tell whether a unit is one of numbers without a symbol."""
+    return unit is not None and unit.kind == "number"
 
 
 def _refuse_mixture(
@@ -402,14 +408,16 @@ class TextKind:
         locate : callable
             From a file and a row of it to its line, in words.
         """
-        if self._finder is not None and self._finder.unit is not None and self.declared != "discrete":
+        unit = None if self._finder is None or self.declared == "discrete" else self._finder.unit
+        if self._finder is not None and unit is not None and not _is_number(unit):
             if self._finder.ambiguous:
                 report_ambiguity(name, self._finder, refuse=self.dialect.dates is not None)
-            return text_type(), self._finder.unit
+            return text_type(), unit
         kept = sorted(self._kept, key=lambda text: self._kept[text][1])
         try:
             column = type_column(name, np.arange(len(kept)), kept, self.declared, self.dialect)
         except TableError as error:
             message = re.sub(r"\brow (\d+)", lambda match: locate(*self._kept[kept[int(match[1])]]), error.text)
             raise TableError(message) from None
-        return type_of_states(column.cells.states or (0.5,)), None
+        unit = column.cells.unit
+        return text_type() if unit is not None else type_of_states(column.cells.states or (0.5,)), unit
