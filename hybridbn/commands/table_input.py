@@ -268,6 +268,7 @@ def settle_marks(texts: Sequence[str], rows: Rows, names: Collection[str], termi
     """Return which columns have which marks, and say how many cells hold those that were named without a column.
 
     Those are refused where they look like an ordinary value of some column, and so are columns that are not there.
+    Numbers that name or count the rows are no marks.
 
     Parameters
     ----------
@@ -281,7 +282,7 @@ def settle_marks(texts: Sequence[str], rows: Rows, names: Collection[str], termi
     marks, bare = assign_marks(texts, names), [text for text in texts if "=" not in text]
     cells = rows.learn(partial(_count_marks, bare)) if bare else Counter[tuple[str, str]]()
     for text in bare:
-        held = {name: count for (name, mark), count in cells.items() if mark == text}
+        held = {name: count for (name, mark), count in cells.items() if mark == text and not rows.reason_alone(name)}
         odd = [name for name in held if _is_ordinary(rows, name, text, bare)]
         if odd:
             meant = " ".join(spell_mark_option(name, text) for name in held if name not in odd)

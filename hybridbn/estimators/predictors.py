@@ -166,6 +166,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
             features, labels, weights = self._opened(X, y, check_classes, sample_weight, reset=True)
             classes, codes = np.unique(labels, return_inverse=True)
             table = add_class_column(self._table(features, weights), self.target_name_, codes, classes)
+            self._note_marks(table)
             # that of an earlier call
             vars(self).pop("ensemble_", None)
             if len(classes) > 1 and (self.boost is not None or self._stacks()):
@@ -408,7 +409,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
             read_targets = partial(check_number_targets, unit=self._unit)
             features, values, weights = self._opened(X, y, read_targets, sample_weight, reset=True)
             self._refuse_constant(values)
-            table = self._with_target(self._table(features, weights), values)
+            table = self._note_marks(self._with_target(self._table(features, weights), values))
             network, stream = self._learn(table)
             return self._keep_calibrated(network, table, stream)
 

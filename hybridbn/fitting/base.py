@@ -653,7 +653,7 @@ def _resolve_specs(table: Rows, potentials: Any) -> dict[str, Spec]:
     return {name: potentials.get(name, "auto") for name in table.names}
 
 
-def _add_points(scale: Scale, spec: str, ordered: bool) -> Spec:
+def _add_points(scale: Scale, spec: str, ordered: bool | None) -> Spec:
     """Return a family with the points of a column that have a mass of their own, if it has some.
 
     A column of few codes is learned as a table of all of them unless a family is asked for, one of declared codes in

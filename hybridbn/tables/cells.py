@@ -49,14 +49,15 @@ class Cells:
     """The cells of one column: floats, or codes of `states`.
 
     `declared` is true where the states come from a type that names them (a category, an enumeration, bool) and not
-    from the values that occur, `integer` where the numbers are of an integer type. Dates and times are numbers with a
-    `unit`.
+    from the values that occur, `integer` where the numbers are of an integer type. `ordered` tells whether states are
+    ordered, and numbers are ordered codes or, if false, no codes; None where nobody said so. Dates and times are
+    numbers with a `unit`.
     """
 
     array: NDArray[Any]
     states: tuple[Hashable, ...] | None = None
     declared: bool = False
-    ordered: bool = False
+    ordered: bool | None = None
     integer: bool = False
     unit: Unit | None = None
 

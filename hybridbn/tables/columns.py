@@ -216,14 +216,14 @@ class Column:
         own = match_marks(self.cells, marks)
         return self.replace(blank_cells(self.cells.widen(), own), unchanged=~own) if own.any() else self
 
-    def declare_ordered(self) -> Column:
-        """Return the column with its numbers as ordered codes."""
+    def declare_ordered(self, *, codes: bool = True) -> Column:
+        """Return the column with its numbers as ordered codes, or as numbers that are none."""
         if self.cells.states is not None:
             raise TableError(
                 f"ordered={self.name!r}: the column holds text or truth values; give it an ordered type of categories,"
                 " or numbers"
             )
-        return Column(self.name, replace(self.cells, ordered=True), self.variable, self.source)
+        return Column(self.name, replace(self.cells, ordered=codes), self.variable, self.source)
 
     def raw(self) -> NDArray[Any]:
         """Return the values as Python objects, as they were given; None where a cell is missing."""

@@ -164,8 +164,8 @@ class Rows(ABC):
         return replace(variable, unit=replace(unit, step=coarsest_step(observed, unit)))
 
     @abstractmethod
-    def is_ordered(self, name: str) -> bool:
-        """Return whether a column was declared to be one of ordered codes."""
+    def is_ordered(self, name: str) -> bool | None:
+        """Return whether a column was declared to be one of ordered codes, or of no codes; None where it was not."""
 
     @property
     @abstractmethod

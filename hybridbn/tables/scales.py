@@ -193,7 +193,9 @@ def _list_numbers(numbers: Sequence[float]) -> str:
     return ", ".join(f"{number:.10g}" for number in numbers)
 
 
-def find_scale(values: Values, weights: Values | None = None, *, ordered: bool = False, integer: bool = False) -> Scale:
+def find_scale(
+    values: Values, weights: Values | None = None, *, ordered: bool | None = None, integer: bool = False
+) -> Scale:
     """Find what the numbers of a column are.
 
     Parameters
@@ -201,8 +203,8 @@ def find_scale(values: Values, weights: Values | None = None, *, ordered: bool =
     values : ndarray (rows,)
         NaN where a cell is missing.
     weights : ndarray (rows,), optional
-    ordered : bool
-        Whether the column is known to be one of ordered codes.
+    ordered : bool, optional
+        Whether the column is known to be one of ordered codes, or of none.
     integer : bool
         Whether its type is one of whole numbers, which may number the rows.
 
@@ -225,7 +227,7 @@ def find_scale(values: Values, weights: Values | None = None, *, ordered: bool =
     if few or has_marks or numbers_rows:
         tally = Tally(*count_values(values, weights))
     marks = find_marks(tally.values, tally.counts) if has_marks else ()
-    codes = list_codes(tally, marks, ordered=ordered) if few else ()
+    codes = list_codes(tally, marks, ordered=bool(ordered)) if few and ordered is not False else ()
     low, high = (codes[0], codes[-1]) if codes else find_support(tally)
     step = find_step(tally) or 0.0
     low = math.ceil(low / step - _SLACK) * step if step and math.isfinite(low) else low
@@ -233,7 +235,7 @@ def find_scale(values: Values, weights: Values | None = None, *, ordered: bool =
     return Scale(
         Grid(step, low, high) if bounded and low < high else None,
         codes,
-        find_points(tally.values, tally.counts) if few else (),
+        _find_points_beside(tally, marks) if few else (),
         marks,
         describe_numbering(tally.values, len(values), rows) if numbers_rows else "",
         (tally.least, tally.most),
@@ -747,6 +749,15 @@ def find_points(distinct: Values, counts: Values) -> tuple[float, ...]:
     if len(rest) < size and (len(rest) == 1 or len(rest) <= FEW_VALUES < left):
         rest = []
     return tuple(np.delete(distinct, rest).tolist())
+
+
+def _find_points_beside(tally: Tally, marks: Sequence[Mark]) -> tuple[float, ...]:
+    """Return the points of a column; marks, and points beside them, would hide each other."""
+    own = np.isin(tally.values, [mark.value for mark in marks], invert=True)
+    points = find_points(tally.values[own], tally.counts[own])
+    others = np.isin(tally.values, points, invert=True)
+    beside = find_points(tally.values[others], tally.counts[others]) if marks else ()
+    return tuple(sorted({*points, *beside}))
 
 
 def _find_mean_beside(counts: Sequence[float], values: Sequence[int], index: int) -> float:

@@ -43,7 +43,8 @@ class Table(Rows):
     data : DataFrame, pyarrow table, mapping of arrays, list of records, structured array or Table
         Frames of pandas, polars and pyarrow (and anything else with an Arrow stream, where pyarrow is installed).
     discrete, continuous : str or iterable of str
-        Columns whose type does not say what they are, such as integer codes for categories.
+        Columns whose type does not say what they are, such as integer codes for categories. One that is declared
+        continuous is learned from whatever it looks like, and has a density, not a table of codes.
     ordered : str or iterable of str
         Columns of numbers that are codes in an order, such as ratings: they are learned as tables of probabilities
         however many there are. Columns of few different numbers are, by default.
@@ -120,7 +121,9 @@ class Table(Rows):
             codes = frame.find_names(ordered, "the names of columns of ordered codes")
             for name in codes:
                 self._columns[name] = self._find_column(name).declare_ordered()
-            numbers = [name for name, kind in kinds.items() if kind == "continuous"]
+            numbers = [name for name, kind in kinds.items() if kind == "continuous" and name not in codes]
+            for name in numbers:
+                self._columns[name] = self._columns[name].declare_ordered(codes=False)
             self._frame = replace(self._frame, kept=self._frame.kept.union(codes, numbers))
             check_states(self._columns.values())
         else:
@@ -374,8 +377,8 @@ class Table(Rows):
         """Return whether the type of a column lists its states, perhaps some that no row has."""
         return self.cells(name).declared
 
-    def is_ordered(self, name: str) -> bool:
-        """Return whether a column was declared to be one of ordered codes."""
+    def is_ordered(self, name: str) -> bool | None:
+        """Return whether a column was declared to be one of ordered codes, or of no codes; None where it was not."""
         return self._find_column(name).cells.ordered
 
     @property

@@ -64,6 +64,42 @@ def test_every_door_reads_columns_as_they_are_declared(door: str) -> None:
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+PLAIN: dict[str, Callable[..., Any]] = {
+    **{name: door for name, door in DOORS.items() if name != "fit"},
+    "fit": lambda data, **said: hb.fit("vote -> age; vote -> region; vote -> code", data, **said),
+    "hill climbing": lambda data, **said: hill_climb(data, **said),
+    "regressor": lambda data, **said: (
+        hb.HybridRegressor("naive_bayes", **said).fit(data.drop(columns="age"), data["age"]).network_
+    ),
+    "scan": lambda data, **said: naive_bayes(hb.scan(data, **said), "vote"),
+}
+
+
+@pytest.mark.parametrize("door", PLAIN)
+def test_codes_that_are_declared_continuous_have_a_density(door: str) -> None:
+    data = survey().drop(columns="member").query("age < 99").assign(region=lambda frame: 1 + frame["code"] % 5)
+    assert isinstance(PLAIN[door](data).potential("region"), hb.Atoms)
+    found = PLAIN[door](data, continuous="region")
+    assert not isinstance(found.potential("region"), hb.Atoms)
+    assert set(found.sample(50, random_state=0)["region"].astype(float) % 1) == {0.0}
+
+
+def test_targets_that_are_given_apart_are_looked_at_for_marks() -> None:
+    data = survey()
+    attributes = data[["region", "code"]]
+    for model, target, told in (
+        (hb.HybridRegressor("naive_bayes"), data["age"], "99 in"),
+        (hb.HybridClassifier("naive_bayes"), data["vote"].where(data["age"] < 99, "n/a"), "'n/a' in"),
+    ):
+        with pytest.warns(UserWarning, match=rf"y: {told} \d+ cells .* leave these rows out") as caught:
+            model.fit(attributes, target)
+        assert len(caught) == 1
+        kept = data["age"] < 99
+        with pytest.warns(UserWarning, match="8 in 'region'") as caught:
+            model.fit(attributes[kept], target[kept])
+        assert "y: " not in str(caught[0].message)
+
+
 def test_marks_count_as_missing_where_estimators_predict_and_complete() -> None:
     data = survey()
     attributes, marked = data.drop(columns="vote"), data["age"] == 99

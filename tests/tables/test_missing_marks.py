@@ -193,3 +193,22 @@ def test_other_verbs_take_marks_too(survey: pd.DataFrame, capsys: pytest.Capture
     assert means[9] == pytest.approx(hb.load("m.hbn").posterior("x").mean(), abs=1e-6)
     assert run(["check", "t.csv"]) == 0
     assert "9 in 'sex'" in capsys.readouterr().out
+
+
+def test_row_numbers_are_no_ordinary_values(survey: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
+    numbered = survey.drop(columns="trust").assign(nr=np.arange(1, 201), x=survey["x"] + 200)
+    numbered.to_csv("n.csv", index=False)
+    assert run(["impute", "n.csv", "out.csv", "--missing", "9"]) == 0
+    assert f"--missing 9: {(survey['sex'] == 9).sum()} cells in 1 columns" in capsys.readouterr().err
+    assert (pd.read_csv("out.csv")["nr"] == numbered["nr"]).all()
+
+
+@pytest.mark.parametrize("mark", [-99.0, -999.0, 99999.0])
+def test_a_mark_hides_no_frequent_value_beside_it(mark: float) -> None:
+    rng = np.random.default_rng(5)
+    income = np.where(rng.random(N) < 0.35, 0.0, rng.gamma(4, 600, N).round(2))
+    points = hb.Table({"x": income}).scale("x").points
+    scale = hb.Table({"x": np.where(rng.random(N) < 0.15, mark, income)}).scale("x")
+    assert points == (0.0,)
+    assert scale.points == tuple(sorted((0.0, mark)))
+    assert "often 0;" in scale.describe()

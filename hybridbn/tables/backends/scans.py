@@ -252,9 +252,9 @@ class Scan(Rows):
         is_noted = name not in self.passes.declared and self.passes.source.notes.get(name, {}).get("declared", False)
         return bool(is_noted or pyarrow.types.is_dictionary(kind) or pyarrow.types.is_boolean(kind))
 
-    def is_ordered(self, name: str) -> bool:
-        """Return whether a column was declared to be one of ordered codes."""
-        return name in self.passes.ordered
+    def is_ordered(self, name: str) -> bool | None:
+        """Return whether a column was declared to be one of ordered codes, or of no codes; None where it was not."""
+        return name in self.passes.ordered or (False if name in self.passes.declared else None)
 
     @property
     def kept(self) -> frozenset[str]:

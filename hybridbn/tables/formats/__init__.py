@@ -134,8 +134,8 @@ def read_table(
                 file = open_unpacked(location) if is_packed(location) else location
                 table = form.read(file, wanted, suffix, **options)
             check_states(table._columns.values())
-            table = table.keep_columns(name for name, kind in wanted.kinds.items() if kind == "continuous")
-            table = table.declare(ordered=ordered, missing=missing)
+            numbers = [name for name, kind in wanted.kinds.items() if kind == "continuous" and name in table]
+            table = table.declare(continuous=numbers, ordered=ordered, missing=missing)
         if weights is not None:
             held = table.select([weights])
             table = table.drop(weights)
