@@ -31,7 +31,7 @@ from hybridbn.structures.training_data import collect_statistics
 from hybridbn.tables import Rows, Table, declare_rows
 from hybridbn.tables.cells import state_kind
 from hybridbn.tables.columns import Frame, check_column_names, frame_adapter, open_frame
-from hybridbn.tables.scales import describe_cells, describe_constants, is_constant
+from hybridbn.tables.scales import describe_constants, is_constant
 from hybridbn.units import Unit
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
@@ -194,12 +194,6 @@ class HybridEstimator(BaseEstimator):
             self._build().structure or (), unusable, texts=True, constants=False
         )
         return table if weights is None else table.with_weights(weights)
-
-    def _note_marks(self, table: Table) -> Table:
-        """Return a table with the target, remarking on values of this that may stand for missing ones."""
-        told = describe_cells(table.marks(self.target_name_))
-        remark(target=told and f"y: {told}; if they do, leave these rows out")
-        return table
 
     def _learn(self, table: Any) -> tuple[Network, Stream | None]:
         """Return the network of a table that holds the target, and what `partial_fit` could go on from."""

@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from hybridbn.errors import NetworkError, TableError, gather_remarks
+from hybridbn.errors import NetworkError, TableError, gather_remarks, remark
 from hybridbn.estimation.completion import hash_identifiers, hash_rows
 from hybridbn.estimators.base import (
     HandleUnknown,
@@ -45,7 +45,7 @@ from hybridbn.potentials import Multinomial
 from hybridbn.structures.automatic import calibrate_intervals, select_usable, widen_level
 from hybridbn.structures.building import Structure
 from hybridbn.tables import Rows, Table
-from hybridbn.tables.scales import is_constant
+from hybridbn.tables.scales import describe_cells, is_constant
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 _CALIBRATION_FOLDS = 3
@@ -166,7 +166,6 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
             features, labels, weights = self._opened(X, y, check_classes, sample_weight, reset=True)
             classes, codes = np.unique(labels, return_inverse=True)
             table = add_class_column(self._table(features, weights), self.target_name_, codes, classes)
-            self._note_marks(table)
             # that of an earlier call
             vars(self).pop("ensemble_", None)
             if len(classes) > 1 and (self.boost is not None or self._stacks()):
@@ -409,7 +408,9 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
             read_targets = partial(check_number_targets, unit=self._unit)
             features, values, weights = self._opened(X, y, read_targets, sample_weight, reset=True)
             self._refuse_constant(values)
-            table = self._note_marks(self._with_target(self._table(features, weights), values))
+            table = self._with_target(self._table(features, weights), values)
+            marks = describe_cells(table.marks(self.target_name_))
+            remark(target=marks and f"y: {marks}; if they do, leave these rows out")
             network, stream = self._learn(table)
             return self._keep_calibrated(network, table, stream)
 

@@ -173,11 +173,9 @@ class Scale:
 
     def _describe_grid(self, marks: Collection[float], seen: str) -> list[str]:
         grid = Grid() if self.grid is None else self.grid
-        low, high = grid.low, grid.high
+        low, high = -math.inf if grid.low in marks else grid.low, math.inf if grid.high in marks else grid.high
         if math.isfinite(low) and math.isfinite(high):
             ends = f"between {low:g} and {high:g}"
-        elif low in marks or high in marks:
-            ends = ""
         elif 0 < low <= max(grid.step, _SMALLEST):
             ends = "positive"
         elif not low:

@@ -86,18 +86,13 @@ def test_codes_that_are_declared_continuous_have_a_density(door: str) -> None:
 
 def test_targets_that_are_given_apart_are_looked_at_for_marks() -> None:
     data = survey()
-    attributes = data[["region", "code"]]
-    for model, target, told in (
-        (hb.HybridRegressor("naive_bayes"), data["age"], "99 in"),
-        (hb.HybridClassifier("naive_bayes"), data["vote"].where(data["age"] < 99, "n/a"), "'n/a' in"),
-    ):
-        with pytest.warns(UserWarning, match=rf"y: {told} \d+ cells .* leave these rows out") as caught:
-            model.fit(attributes, target)
-        assert len(caught) == 1
-        kept = data["age"] < 99
-        with pytest.warns(UserWarning, match="8 in 'region'") as caught:
-            model.fit(attributes[kept], target[kept])
-        assert "y: " not in str(caught[0].message)
+    attributes, kept, model = data[["region", "code"]], data["age"] < 99, hb.HybridRegressor("naive_bayes")
+    with pytest.warns(UserWarning, match=r"9 in 'region'.*; y: 99 in \d+ cells .* leave these rows out") as caught:
+        model.fit(attributes, data["age"])
+    assert len(caught) == 1
+    with pytest.warns(UserWarning, match="9 in 'region'") as caught:
+        model.fit(attributes[kept], data["age"][kept])
+    assert "y: " not in str(caught[0].message)
 
 
 def test_marks_count_as_missing_where_estimators_predict_and_complete() -> None:
