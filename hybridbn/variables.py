@@ -373,8 +373,8 @@ class Continuous:
         # right at the middle, numbers might be rounded to the next one
         below, above = np.maximum(grid.step / 2 - _ROUNDED * np.abs([first, last]), 0.0)
         return (
-            -math.inf if first <= grid.low else float(first - below),
-            math.inf if last >= grid.high else float(last + above),
+            -math.inf if first <= grid.ends[0] else float(first - below),
+            math.inf if last >= grid.ends[1] else float(last + above),
         )
 
     def has_mass(self, number: float) -> bool:

@@ -180,8 +180,8 @@ class ContinuousPosterior(Posterior):
         grid = self.variable.rounding
         if not grid.step:
             return self._by_rows("_mass_at", at)
-        upper = at + np.where(at < grid.high, grid.step / 2, math.inf)
-        lower = at - np.where(at > grid.low, grid.step / 2, math.inf)
+        lower = at - np.where(at > grid.ends[0], grid.step / 2, math.inf)
+        upper = at + np.where(at < grid.ends[1], grid.step / 2, math.inf)
         return self._measure_between(lower, upper)
 
     def _look_up(self, value: Any) -> Any:

@@ -102,7 +102,7 @@ def test_intervals_as_evidence_hold_their_ends(name: str, known: Any) -> None:
 
 
 def test_ends_of_grids_and_what_lies_between_their_numbers() -> None:
-    x = hb.Continuous("x", grid=Grid(1.0, low=0.0))
+    x = hb.Continuous("x", grid=Grid(1.0, low=-0.5))
     net = hb.Network([hb.LinearGaussian(x, intercept=1, variance=1)])
     posterior, plain = net.posterior("x"), hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=1, variance=1)])
     # what is below the least number is told as this one
