@@ -295,16 +295,20 @@ def open_scratch() -> Iterator[Path]:
         with contextlib.suppress(OSError), _hold_abandoned(left) as content:
             if content == _MARK and is_own(os.lstat(left.parent)):
                 shutil.rmtree(left.parent)
-    with (
-        tempfile.TemporaryDirectory(prefix=_SCRATCH, ignore_cleanup_errors=True) as folder,
-        open_private(Path(folder, _LOCK)) as held,
-    ):
-        # the mark comes after the lock, so that nobody takes the folder for one that was left
-        with contextlib.suppress(OSError):
-            lock_file(held.fileno())
-            held.write(_MARK)
-            held.flush()
-        yield Path(folder)
+    folder = Path(tempfile.mkdtemp(prefix=_SCRATCH))
+    try:
+        with open_private(folder / _LOCK) as held:
+            # the mark comes after the lock, so that nobody takes the folder for one that was left
+            with contextlib.suppress(OSError):
+                lock_file(held.fileno())
+                held.write(_MARK)
+                held.flush()
+            yield folder
+    finally:
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:  # a signal may have ended that
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
