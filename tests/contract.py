@@ -268,6 +268,16 @@ def check_landmarks(example: Example) -> None:
                 np.testing.assert_allclose(first, second, rtol=1e-12)
 
 
+def check_zeros(example: Example) -> None:
+    """Zeros are announced, and the support of states is all of them."""
+    potential = example.potential
+    for variable in potential.variables:
+        if isinstance(variable, Discrete):
+            assert potential.support(variable.name) == (0.0, len(variable) - 1.0)
+    if not potential.has_zeros:
+        assert np.isfinite(potential.log_on(some_axes(example, np.random.default_rng(9), 20))).all()
+
+
 def check_regression(example: Example) -> None:
     potential, regression = example.potential, example.potential.as_regression()
     if regression is None:

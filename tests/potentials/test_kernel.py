@@ -5,9 +5,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hybridbn.errors import NetworkError
+from hybridbn.errors import ImpossibleEvidence, NetworkError
+from hybridbn.network import Network
 from hybridbn.potentials import kernel as family
+from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.kernel import Kernel, sums
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.tables.table import Table
 from hybridbn.variables import Continuous, Discrete
 
 INF = math.inf
@@ -183,6 +187,18 @@ def test_labels_are_states_or_codes():
     np.testing.assert_array_equal(
         Kernel(X, (digits,), points=[1, 2], bandwidths=1, labels={"d": [1, 2]}).codes[:, 0], [1, 0]
     )
+
+
+def test_evidence_of_a_state_without_points_contradicts_any_question():
+    d, x = Discrete("d", ("u", "v")), Continuous("x")
+    c = Discrete("c", ("a", "b", "e"))
+    kernel = Kernel(c, (x,), points=[0.0, 1.0, 2.0], bandwidths=0.5, labels={"c": ["a", "b", "b"]})
+    net = Network([kernel, LinearGaussian(x, intercept=0.0, variance=1.0), Multinomial(d, table=[0.3, 0.7])])
+    assert net.posterior("d", {"c": "b"}).probability("u") == 0.3
+    with pytest.raises(ImpossibleEvidence):
+        net.posterior("d", {"c": "e"})
+    with pytest.raises(ImpossibleEvidence):
+        net.posterior("d", Table({"c": ["b", "e"]}))
 
 
 def test_a_state_without_points_is_impossible():

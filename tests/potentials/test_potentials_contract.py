@@ -257,6 +257,24 @@ def test_family_keeps_its_promise(example, check):
     check(example)
 
 
+PARAMETERS = {
+    "table": 2 * 3 * 2,
+    "gaussian": 2 + 4 + 2,
+    "mixture of regressions": 2 * (1 + 2 + 4 + 2),
+    "softmax": 2 * (2 + 4),
+    "boxes": 4 + 2 + 3,
+    "density": 0,
+    "cases of tables": 2 + 4,
+}
+"""The numbers that are free."""
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_free_parameters_are_counted(name) -> None:
+    (potential,) = (example.potential for example in EXAMPLES if example.name == name)
+    assert potential.free_parameters() == PARAMETERS[name]
+
+
 QUICK = [
     contract.check_mass_is_one,
     contract.check_axes_agree,

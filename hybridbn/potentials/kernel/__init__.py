@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import scipy
@@ -152,6 +152,12 @@ class Kernel(Potential):
     def log_on(self, axes: Axes) -> Values:
         """Evaluate the logarithm; minus infinity only outside the child's domain and for states without points."""
         return self._evaluate(axes, axes[self.child.name], partial(evaluate_conditional, log=True))[0]
+
+    @property
+    def has_zeros(self) -> bool:
+        """Whether a state of a discrete child has no points, given some states of the parents."""
+        sizes = [len(variable) for variable in self.variables if isinstance(variable, Discrete)]
+        return isinstance(self.child, Discrete) and len(np.unique(self.codes, axis=0)) < math.prod(sizes)
 
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Integrate over cells of the child, kernel by kernel."""
@@ -305,9 +311,7 @@ class Kernel(Potential):
 
     def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
         """Return points that divide clusters of kernels evenly, a few bandwidths apart, and the middles of gaps."""
-        variable = self.variable(name)
-        if not isinstance(variable, Continuous):
-            return np.empty(0)
+        variable = cast(Continuous, self.variable(name))
         points, h = np.unique(self.points[:, self._column(name)]), self.scale(name)
         with np.errstate(over="ignore"):
             result = np.unique(lay_breaks(points, h, between=name != self.child.name))
