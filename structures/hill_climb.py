@@ -240,7 +240,7 @@ Graph = tuple[int, ...]
 
 
 class _ArcChange(NamedTuple):
-    """The addition (kind 0), removal (1) or reversal (2) of an arc."""
+    """The addition or removal (kind 0), or the reversal (1), of an arc."""
 
     gain: float
     kind: int
@@ -248,7 +248,7 @@ class _ArcChange(NamedTuple):
     parent: int
 
 
-_REVERSE = 2
+_REVERSE = 1
 
 
 def graph_of(arcs: NDArray[np.bool_]) -> Graph:
@@ -401,16 +401,13 @@ class _GraphSearch:
             gains[kind, child, parent] = -np.inf
 
     def _compute_gains(self) -> Values:
-        """Return the gains of adding, removing and reversing each arc (3, children, parents), -inf where that is not
-        allowed.
-        """
+        """Return the gains of toggling and reversing each arc (2, children, parents), -inf where one is not allowed."""
         ancestors, indirect = _find_ancestors(self.parents, self._order)
         arcs, free = self._arcs, self._free
         has_room = self._counts < self.limits.most
-        result = np.full((3, *arcs.shape), -np.inf)
+        result = np.full((2, *arcs.shape), -np.inf)
         addable = self.limits.allowed & ~(arcs | arcs_of(ancestors).T) & has_room[:, None]
-        np.copyto(result[0], self._toggle_gains, where=addable)
-        np.copyto(result[1], self._toggle_gains, where=arcs & self._removable)
+        np.copyto(result[0], self._toggle_gains, where=addable | (arcs & self._removable))
         # reversing an arc makes a cycle if there is another path between its ends
         reversible = arcs & free & ~arcs_of(indirect) & self.limits.allowed.T & has_room
         np.copyto(result[_REVERSE], self._toggle_gains + self._toggle_gains.T, where=reversible)

@@ -128,11 +128,6 @@ class _Column(NamedTuple):
     ranks: NDArray[np.uint8]
 
     @property
-    def ordered(self) -> bool:
-        """Whether a test says that the code is below a bound."""
-        return not isinstance(self.variable, Discrete) or self.variable.cuts is not None
-
-    @property
     def size(self) -> int:
         return int(self.ranks.shape[1])
 

@@ -381,7 +381,7 @@ def chart_rounds(
     """
     rounds, middle = np.arange(1, len(values) + 1), np.asarray(values, dtype=np.float64)
     marks: list[Mark] = []
-    if spreads is not None and len(values) > 1:
+    if spreads is not None:
         band = np.asarray(spreads, dtype=np.float64)
         marks.append(Area(rounds, middle - band, middle + band, 1, 0.18))
     if observed is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -143,9 +143,7 @@ class Boxes(Potential):
 
     def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
         """Return the ends of the boxes."""
-        variable = self.variable(name)
-        if isinstance(variable, Discrete):
-            return np.empty(0)
+        variable = cast(Continuous, self.variable(name))
         ends = np.unique(self.sides[self.scope.index(name)])
         return ends[(ends > variable.domain[0]) & (ends < variable.domain[1])]
 

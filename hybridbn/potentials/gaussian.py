@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -217,9 +217,7 @@ class LinearGaussian(Potential):
 
     def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
         """Return the centers, and four standard deviations beside them, as far as the other variables fix them."""
-        variable = self.variable(name)
-        if isinstance(variable, Discrete):
-            return np.empty(0)
+        variable = cast(Continuous, self.variable(name))
         blocks = [
             np.concatenate((first - 4 * width, first, last, last + 4 * width))
             for first, last, width in self.locate_peaks(name, within)
@@ -562,9 +560,7 @@ class LinearGaussianMixture(Potential):
 
     def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
         """Return the centers, and four and eight standard deviations beside them: components may be far apart."""
-        variable = self.variable(name)
-        if isinstance(variable, Discrete):
-            return np.empty(0)
+        variable = cast(Continuous, self.variable(name))
         blocks = [
             np.concatenate((first, last, *(end for reach in (4, 8) for end in (first - reach * sd, last + reach * sd))))
             for first, last, sd in self.density.locate_peaks(name, within)

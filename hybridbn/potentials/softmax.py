@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -111,8 +111,7 @@ class Softmax(Potential):
         """Return where two states are equally likely, and four scales beside it, as far as the other parents fix
         that.
         """
-        if not isinstance(variable := self.variable(name), Continuous):
-            return np.empty(0)
+        variable = cast(Continuous, self.variable(name))
         known = dict(within or {})
         others = [p for p in self.parents if isinstance(p, Continuous) and p.name != name]
         ranges = [known.get(p.name, p.domain) for p in others]
