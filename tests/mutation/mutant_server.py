@@ -289,17 +289,17 @@ def name_end(told: list[dict[str, Any]], status: int) -> dict[str, Any]:
 def order_tests(costs: dict[str, float], path: str) -> list[str]:
     """Return tests of a mutant's file: quick ones of many files, then what is near, then the others file by file.
 
-    Near are the doctests of the file, and the files of tests that have its name in theirs.
+    Near are the doctests of the file, the files of tests that have its name in theirs, and next those of its room.
 
     Examples
     --------
-    >>> costs = {"a::1": 0.1, "a::2": 0.2, "a::3": 0.3, "a::4": 0.4, "test_b_c::1": 5.0, "c::1": 0.2}
-    >>> order_tests(costs, "library/b.py")
-    ['a::1', 'a::2', 'c::1', 'test_b_c::1', 'a::3', 'a::4']
+    >>> costs = {"a::1": 0.1, "a::2": 0.2, "a::3": 0.3, "a::4": 0.4, "test_b_c::1": 5.0, "c::1": 0.2, "room/d::1": 3.0}
+    >>> order_tests(costs, "library/room/b.py")
+    ['a::1', 'a::2', 'c::1', 'test_b_c::1', 'room/d::1', 'a::3', 'a::4']
     """
     files = {name: name.split("::")[0] for name in costs}
-    name = Path(path).stem
-    far = {file: name not in Path(file).stem for file in files.values()}
+    name, rooms = Path(path).stem, Path(path).parent.parts
+    far = {file: (name not in Path(file).stem, Path(file).parent.name not in rooms) for file in files.values()}
     seen: Counter[str] = Counter()
     first: list[str] = []
     for test in sorted(costs, key=lambda test: costs[test]):
