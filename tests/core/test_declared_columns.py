@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
+from hybridbn.estimation.available_cases import read_as_declared
 from hybridbn.structures import hill_climb, naive_bayes
 
 ROWS = 60
@@ -136,3 +137,12 @@ def test_marks_count_as_missing_where_estimators_predict_and_complete() -> None:
 def test_confusions_are_refused_with_the_remedy(learn: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(hb.HybridBNError, match=message):
         learn(survey())
+
+
+@pytest.mark.parametrize("missing", [(), ("a",), ("b",), ("a", "c")])
+def test_nodes_declare_their_columns_whichever_others_are_none(missing: tuple[str, ...]) -> None:
+    nodes = {name: hb.Discrete(name, ("u", "v", "w")) for name in "abc"}
+    net = hb.Network([hb.Multinomial(node, table=[0.2, 0.3, 0.5]) for node in nodes.values()])
+    table = hb.Table({name: ["u", "v"] for name in nodes if name not in missing})
+    read = read_as_declared(table, net)
+    assert list(read.variables) == [node for name, node in nodes.items() if name not in missing]

@@ -6,6 +6,7 @@ import math
 import tracemalloc
 import warnings
 
+import numpy as np
 import pytest
 from costs import assert_linear, ended_if_it_hangs
 from effort import examples
@@ -62,6 +63,12 @@ BAD = [
         "line 12: the relation of 'E' is a table, but 'X' is continuous",
     ),
     ("values = table (0.1", "deterministic = (0.1", "line 12: the relation of 'E' has no `values`"),
+    ("table (0.1", "table (1); values = table (0.1", "line 12: a second `values` in one relation"),
+    (
+        "table (0.1 0.2\n0.3 0.4 0.6 0.4);",
+        "tree (case E { u = 1.5; v = 0.1; w = 0.1; });",
+        "line 12: expected a probability of 'E', found another term",
+    ),
     ("table (0.1", "function (0.1", "line 12: values of the form 'function'; only table, tree"),
     (
         "{ values = table (0.1",
@@ -96,6 +103,7 @@ BAD = [
         "line 8: the case over 'D' has a branch 'mid'; its branches are lo, hi",
     ),
     ("0.25*exp(0.0*X)", "0.25*exp(0.0*Y)", "line 6: 'Y' in an exponent is no continuous variable of this relation"),
+    ("0.25*exp(0.0*X)", "0.25*exp(0.0*X X)", "line 6: expected a linear exponent"),
     ("0.25*exp(0.0*X)", "0.25*exp(1.0)", "line 6: expected a variable after the number in an exponent"),
     ("0.25*exp(0.0*X)", "0.25*exp()", "line 6: expected a variable in an exponent"),
     ("0.25*exp(0.0*X)", "0.25*exp(1*X*X)", "line 6: expected a linear exponent"),
@@ -160,6 +168,12 @@ def test_the_good_text_is_good():
     assert set(good.edges) == {("X", "D"), ("D", "E")}
     longest = parse_elvira(GOOD.replace("0.25*exp(0.0*X)", "0.25" + "0" * 396 + "*exp(0.0*X)"))
     assert repr(longest.potential("X")) == repr(good.potential("X"))
+
+
+def test_comments_stand_anywhere():
+    commented = GOOD.replace("0.3 0.4 0.6", "0.3 /* of w */ 0.4 // and\n 0.6").replace("link D E;", "// no\nlink D E;")
+    plain, read = (parse_elvira(text).potential("E").to_dict()["table"] for text in (GOOD, commented))
+    np.testing.assert_array_equal(read, plain)
 
 
 @pytest.mark.parametrize("length", range(1, len(GOOD) - 2, 3))

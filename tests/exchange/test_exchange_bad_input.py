@@ -242,6 +242,7 @@ BAD = [
     (".uai", "2 3\n", "2 99999999\n", "line 3: expected the number of states"),
     (".uai", "2 3\n", "0 3\n", "line 3: the numbers of states"),
     (".uai", "2 0 1\n", "2 0 7\n", "line 6: expected the number of a variable"),
+    (".uai", "2 0 1\n", "0\n", "line 8: a function without variables"),
     (".uai", "2 0 1\n", "2 1 1\n", "line 6: a function with a variable twice"),
     (".uai", "2 0 1\n", "2 1 0\n", "line 5: a second function for 'var_0'|line 6: a second function"),
     (".uai", "\n6\n", "\n7\n", "line 11: 7 numbers are announced where 6 are wanted for 'var_1'"),

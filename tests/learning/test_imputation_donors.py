@@ -15,6 +15,7 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.fitting import GaussianFitter
 from hybridbn.inference.sampling import conditional_gaussian
+from hybridbn.learning.imputation import data_augmentation
 from hybridbn.learning.imputation.column_matching import (
     DonorRule,
     StackedRegression,
@@ -24,7 +25,7 @@ from hybridbn.learning.imputation.column_matching import (
 )
 from hybridbn.learning.imputation.data_augmentation import DefaultLearner
 from hybridbn.learning.imputation.default_network import ImputationRegression, conditional_gaussian_arcs
-from hybridbn.learning.imputation.predictive_mean_matching import PredictiveMeanMatching
+from hybridbn.learning.imputation.predictive_mean_matching import PredictiveMeanMatching, add_matching
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")
 
@@ -330,3 +331,21 @@ def test_the_last_draws_of_a_row_weigh_as_much_as_the_row(monkeypatch: pytest.Mo
     assert len(seen[-1]) > 60
     for table in seen:
         assert table.weights.sum() == pytest.approx(60)
+
+
+def test_each_draw_has_a_matching_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=120)
+    frame = pd.DataFrame({"x": x, "y": np.exp(x + rng.normal(size=120))})
+    frame.loc[rng.random(120) < 0.3, "y"] = np.nan
+    matchings: list[Any] = []
+
+    def note(completion: Any, matching: Any, rules: Any) -> Any:
+        matchings.append(matching)
+        return add_matching(completion, matching, rules)
+
+    monkeypatch.setattr(data_augmentation, "add_matching", note)
+    hb.impute(frame, draws=3, rounds=1, random_state=0)
+    matchers = [matching.matchers["y"] for matching in matchings if matching is not None]
+    assert len(matchers) >= 3
+    assert len(set(map(id, matchers))) == len(matchers)

@@ -272,3 +272,18 @@ def test_each_column_that_can_not_be_used_says_in_which_line(tmp_path):
     for name in "ab":
         with pytest.raises(TableError, match=rf"'{name}'.*line 3|line 3.*'{name}'"):
             table.column(name)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('"a"b,2', "line 6002: text after a closing quote"),
+        ('"a,2', "line 6002: a quote is opened and never closed"),
+        ('a"b,2,3', "line 6002: 3 cells, but the header names 2 columns"),
+    ],
+)
+def test_faults_late_in_a_file_are_named(line: str, reason: str, tmp_path: Path) -> None:
+    lines = ["name,x", *(f'"text, {row % 7}",{row}.25' for row in range(6000)), line, "b,3"]
+    (tmp_path / "late.csv").write_text("\n".join(lines) + "\n")
+    with pytest.raises(TableError, match=reason):
+        read_table(tmp_path / "late.csv")
