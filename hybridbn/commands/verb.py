@@ -20,6 +20,8 @@ import hybridbn
 from hybridbn.commands.terminal import Terminal
 from hybridbn.registry import Registered, Registry
 
+Groups: TypeAlias = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
 EXIT_CODES = """\
 exit codes:
   0    the output is there, complete
@@ -61,6 +63,9 @@ class Verb(Registered, ABC):
         Command lines, one a line.
     description : str
     exit_codes : str
+    groups : mapping from title to mapping from argument to keywords
+        The arguments under each title in the help, or under none, and what argparse is told of them, for those that
+        several verbs have besides what is the same for all.
     """
 
     name: ClassVar[str]
@@ -69,11 +74,27 @@ class Verb(Registered, ABC):
     examples: ClassVar[str]
     description: ClassVar[str]
     exit_codes: ClassVar[str] = EXIT_CODES
+    groups: ClassVar[Groups] = {}
     registry: ClassVar[Registry[Verb]] = Registry("command", "hybridbn.commands.verbs", "name", instances=True)
 
-    @abstractmethod
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments; nothing heavy is imported for that."""
+        """Declare the arguments; nothing heavy is imported for that.
+
+        Examples
+        --------
+        >>> parser = argparse.ArgumentParser()
+        >>> Verb.registry.load()["show"].add_arguments(parser)
+        >>> parser.parse_args(["model.hbn", "--level", "0.8", "--csv"])
+        Namespace(model='model.hbn', level=0.8, form='csv')
+        """
+        for title, declared in self.groups.items():
+            group: Any = parser.add_argument_group(title) if title else parser
+            if title in ANSWERS:
+                group = group.add_mutually_exclusive_group()
+            for name, changes in declared.items():
+                keywords = {**_SHARED.get(name, {}), **changes}
+                known = keywords.pop("known", keywords.get("choices"))
+                vars(group.add_argument(name, **keywords))["known"] = known
 
     @abstractmethod
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
@@ -193,9 +214,6 @@ def parse_words(words: Sequence[str]) -> argparse.Namespace:
 # -- options that several verbs have, declared once, and what their values mean ---------------------------------------
 
 
-Arguments: TypeAlias = "argparse.ArgumentParser | argparse._ArgumentGroup"
-
-
 class RegisteredNames:
     """The names that an option knows, imported only when the user gives one or asks for help."""
 
@@ -233,8 +251,8 @@ def _list_backends() -> Iterable[str]:
     return sorted(Backend.registry.load())
 
 
-def add_options(group: argparse._ArgumentGroup, kind: type, **parsers: Callable[[str], Any]) -> None:
-    """Add options for fields of a dataclass, whose metadata are their help.
+def list_options(kind: type, **parsers: Callable[[str], Any]) -> dict[str, dict[str, Any]]:
+    """Return options for fields of a dataclass, whose metadata are their help.
 
     Parameters
     ----------
@@ -242,26 +260,18 @@ def add_options(group: argparse._ArgumentGroup, kind: type, **parsers: Callable[
     **parsers
         The names of fields, and what reads the word that follows each; `bool` where none does.
     """
+    listed: dict[str, dict[str, Any]] = {}
     for option in fields(kind):
-        parse = parsers.get(option.name)
-        flag = option.name.replace("_", "-")
-        settings: dict[str, Any] = dict(option.metadata)
+        parse, flag = parsers.get(option.name), option.name.replace("_", "-")
         if parse is bool:
             prefix, action = ("--no-", "store_false") if option.default else ("--", "store_true")
-            group.add_argument(f"{prefix}{flag}", dest=option.name, action=action, **settings)
+            listed[f"{prefix}{flag}"] = {"dest": option.name, "action": action, **option.metadata}
         elif parse in (parse_names, parse_bounds):
             action = "extend" if parse is parse_names else "append"
-            group.add_argument(f"--{flag}", type=parse, action=action, default=[], **settings)
+            listed[f"--{flag}"] = {"type": parse, "action": action, "default": [], **option.metadata}
         elif parse is not None:
-            group.add_argument(f"--{flag}", type=parse, default=option.default, **settings)
-
-
-def add_answer_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how an answer is printed."""
-    group = parser.add_argument_group("what is printed (by default text on a terminal, CSV into a pipe)")
-    form = group.add_mutually_exclusive_group()
-    for name, title in (("text", "text with bars"), ("csv", "CSV with a header"), ("json", "JSON")):
-        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"print {title}")
+            listed[f"--{flag}"] = {"type": parse, "default": option.default, **option.metadata}
+    return listed
 
 
 def parse_names(text: str) -> list[str]:
@@ -446,28 +456,20 @@ other code; its help may show them, as that of one with choices may.
 """
 
 
-def add_shared_options(group: Arguments, *flags: str, **changes: Any) -> None:
-    """Add options that several verbs have, such as ``--keep``; `changes` are other keywords for them, such as a help.
-
-    Examples
-    --------
-    >>> parser = argparse.ArgumentParser()
-    >>> add_shared_options(parser, "--keep", "--level", help="...")
-    >>> parser.parse_args(["--keep", "a,b", "--keep", "c"])
-    Namespace(keep=['a', 'b', 'c'], level=0.9)
-    """
-    for flag in flags:
-        keywords = {**_SHARED[flag], **changes}
-        known = keywords.pop("known", keywords.get("choices"))
-        vars(group.add_argument(flag, **keywords))["known"] = known
-
-
-TEXT_OPTIONS = ("--delimiter", "--missing", "--decimal", "--thousands", "--dates", "--encoding")
+TEXT_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    flag: {} for flag in ("--delimiter", "--missing", "--decimal", "--thousands", "--dates", "--encoding")
+}
 """The options of text files."""
+ANSWERS: Groups = {
+    "what is printed (by default text on a terminal, CSV into a pipe)": {
+        f"--{name}": {"dest": "form", "action": "store_const", "const": name, "help": f"print {title}"}
+        for name, title in (("text", "text with bars"), ("csv", "CSV with a header"), ("json", "JSON"))
+    }
+}
+"""How an answer is printed, of which only one way can be asked for."""
 
 
 def list_reading(options: argparse.Namespace, *more: str) -> dict[str, Any]:
     """Return the options of text files that were given, and `more`, under their names in `hybridbn.read_table`."""
     names = (*more, "delimiter", "missing", "decimal", "thousands", "dates", "encoding")
-    given = {name: value for name in names if (value := getattr(options, name)) not in (None, [])}
-    return given
+    return {name: value for name in names if (value := getattr(options, name)) not in (None, [])}

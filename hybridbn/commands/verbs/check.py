@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import ClassVar
 
 from hybridbn.commands.terminal import Terminal, keep_interrupts
-from hybridbn.commands.verb import TEXT_OPTIONS, Verb, add_answer_arguments, add_shared_options
+from hybridbn.commands.verb import ANSWERS, TEXT_OPTIONS, Groups, Verb
 
 
 class Check(Verb):
@@ -27,13 +28,11 @@ numbers such as -99 that may mark missing cells, a few numbers far from all othe
 its nodes, arcs and numbers fit together. What can't be used at all, such as a damaged file, ends with
 exit code 2.
 """
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments."""
-        parser.add_argument("input", metavar="DATA|MODEL", help="a table (file, database or -) or a network")
-        table = parser.add_argument_group("how a table is read")
-        add_shared_options(table, "--discrete", "--continuous", "--format", *TEXT_OPTIONS)
-        add_answer_arguments(parser)
+    groups: ClassVar[Groups] = {
+        "": {"input": {"metavar": "DATA|MODEL", "help": "a table (file, database or -) or a network"}},
+        "how a table is read": {"--discrete": {}, "--continuous": {}, "--format": {}, **TEXT_OPTIONS},
+        **ANSWERS,
+    }
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Check."""

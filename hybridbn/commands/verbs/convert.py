@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import ClassVar
 
 from hybridbn.commands.terminal import Terminal
-from hybridbn.commands.verb import TEXT_OPTIONS, Verb, add_shared_options, list_reading
+from hybridbn.commands.verb import TEXT_OPTIONS, Groups, Verb, list_reading
 
 
 class Convert(Verb):
@@ -26,15 +27,15 @@ Write a network or a table in another format, by the suffixes: networks as .hbn 
 and whatever SQLAlchemy knows); .dbc tables can be read. Texts may be packed (.bif.gz, .csv.gz).
 What a format can't hold is refused by name. The output appears complete or not at all.
 """
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments."""
-        parser.add_argument("input", metavar="INPUT", help="a file, or a table of a database")
-        parser.add_argument("output", metavar="OUTPUT", help="a file, or a new table of a database")
-        add_shared_options(parser, "--bins")
-        reading = parser.add_argument_group("how a table is read")
-        add_shared_options(reading, "--discrete", "--continuous", *TEXT_OPTIONS)
-        add_shared_options(parser, "--no-clobber")
+    groups: ClassVar[Groups] = {
+        "": {
+            "input": {"metavar": "INPUT", "help": "a file, or a table of a database"},
+            "output": {"metavar": "OUTPUT", "help": "a file, or a new table of a database"},
+            "--bins": {},
+            "--no-clobber": {},
+        },
+        "how a table is read": {"--discrete": {}, "--continuous": {}, **TEXT_OPTIONS},
+    }
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Convert."""

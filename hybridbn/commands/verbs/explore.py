@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from hybridbn.commands.terminal import Terminal, UsageFault
-from hybridbn.commands.verb import TEXT_OPTIONS, Verb, add_shared_options, list_reading, parse_count
+from hybridbn.commands.verb import TEXT_OPTIONS, Groups, Verb, list_reading, parse_count
 
 
 class Explore(Verb):
@@ -35,22 +35,25 @@ With --html one file is written instead, which needs no server: of a model of ta
 everything; of any other one it holds answers that were computed before, says which, and shows
 nothing where it has none.
 """
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments."""
-        parser.add_argument("model", metavar="MODEL", help="a file of a network")
-        parser.add_argument("evidence", metavar="NAME=VALUE", nargs="*", help="what is known at first")
-        parser.add_argument("--data", metavar="DATA", help="a table, to step through its rows")
-        parser.add_argument("--html", metavar="OUT", help="write a page that needs no server")
-        parser.add_argument(
-            "--port", type=parse_count, default=0, metavar="N", help="of the server (default: one that is free)"
-        )
-        parser.add_argument("--no-browser", action="store_true", help="only print the address")
-        table = parser.add_argument_group("how the table is read")
-        add_shared_options(table, *TEXT_OPTIONS)
-        add_shared_options(
-            table, "--unknown", help="refuse states that the model doesn't know (default), or let them tell nothing"
-        )
+    groups: ClassVar[Groups] = {
+        "": {
+            "model": {"metavar": "MODEL", "help": "a file of a network"},
+            "evidence": {"metavar": "NAME=VALUE", "nargs": "*", "help": "what is known at first"},
+            "--data": {"metavar": "DATA", "help": "a table, to step through its rows"},
+            "--html": {"metavar": "OUT", "help": "write a page that needs no server"},
+            "--port": {
+                "type": parse_count,
+                "default": 0,
+                "metavar": "N",
+                "help": "of the server (default: one that is free)",
+            },
+            "--no-browser": {"action": "store_true", "help": "only print the address"},
+        },
+        "how the table is read": {
+            **TEXT_OPTIONS,
+            "--unknown": {"help": "refuse states that the model doesn't know (default), or let them tell nothing"},
+        },
+    }
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Explore."""

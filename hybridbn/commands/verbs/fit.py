@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import ClassVar
 
 from hybridbn.commands.terminal import Terminal, UsageFault, keep_interrupts
-from hybridbn.commands.verb import TEXT_OPTIONS, Verb, add_shared_options
+from hybridbn.commands.verb import TEXT_OPTIONS, Groups, Verb
 
 
 class Fit(Verb):
@@ -34,35 +35,39 @@ instead of from a sample of its rows; DATA may then be a folder, a pattern of fi
 object store, and with --backend duckdb a query. Tables of probabilities are the same to the last bit
 whoever reads, densities of numbers but for rounding.
 """
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments."""
-        parser.add_argument("input", metavar="DATA", help="a file, a table of a database, or -")
-        parser.add_argument("model", metavar="MODEL", help="a file of a network, such as model.hbn")
-        model = parser.add_argument_group("the model")
-        add_shared_options(
-            model,
-            "--structure",
-            help=(
-                "auto (default), tan, kdb, naive_bayes, hill_climb, chow_liu, mixture, ... of hybridbn.structures, or"
-                " arcs such as 'a -> b <- c'"
-            ),
-        )
-        add_shared_options(model, "--target", help="the column to predict; structures such as tan need it")
-        add_shared_options(model, "--potentials", "--sample")
-        table = parser.add_argument_group("how the table is read")
-        add_shared_options(table, "--discrete", "--continuous", "--keep", "--include", "--format", *TEXT_OPTIONS)
-        engine = parser.add_argument_group("who reads the table, of any size, to learn from all of its rows")
-        add_shared_options(
-            engine,
-            "--backend",
-            help=(
-                "who does the work (%(known)s); local is this machine, and duckdb reads queries, too, and counts by SQL"
-                " where that is cheaper"
-            ),
-        )
-        add_shared_options(engine, "--workers", "--scheduler")
-        add_shared_options(parser, "--bins", "--no-clobber")
+    groups: ClassVar[Groups] = {
+        "": {
+            "input": {"metavar": "DATA", "help": "a file, a table of a database, or -"},
+            "model": {"metavar": "MODEL", "help": "a file of a network, such as model.hbn"},
+            "--bins": {},
+            "--no-clobber": {},
+        },
+        "the model": {
+            "--structure": {
+                "help": "auto (default), tan, kdb, naive_bayes, hill_climb, chow_liu, mixture, ... of"
+                " hybridbn.structures, or arcs such as 'a -> b <- c'"
+            },
+            "--target": {"help": "the column to predict; structures such as tan need it"},
+            "--potentials": {},
+            "--sample": {},
+        },
+        "how the table is read": {
+            "--discrete": {},
+            "--continuous": {},
+            "--keep": {},
+            "--include": {},
+            "--format": {},
+            **TEXT_OPTIONS,
+        },
+        "who reads the table, of any size, to learn from all of its rows": {
+            "--backend": {
+                "help": "who does the work (%(known)s); local is this machine, and duckdb reads queries, too, and"
+                " counts by SQL where that is cheaper"
+            },
+            "--workers": {},
+            "--scheduler": {},
+        },
+    }
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Fit."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, ClassVar
 
 from hybridbn.commands.terminal import Terminal, UsageFault
 from hybridbn.commands.verb import (
     TEXT_OPTIONS,
+    Groups,
     Verb,
-    add_options,
-    add_shared_options,
+    list_options,
     parse_bounds,
     parse_count,
     parse_names,
@@ -63,114 +63,100 @@ exit codes:
   130  interrupted (143 by SIGTERM, 129 by SIGHUP); the same command goes on from there, as it does
        after kill -9 (into a pipe, or without --parts into a database on a server, it begins anew)
 """
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments."""
-        parser.add_argument(
-            "input", metavar="INPUT", help="a file, a table of a database, a folder, a pattern of files, or -"
-        )
-        parser.add_argument(
-            "output", metavar="OUTPUT", help="a file, a new table of a database, or -; of several files a folder"
-        )
-
-        imputation = parser.add_argument_group("what is imputed")
-        imputation.add_argument(
-            "--draws",
-            type=parse_positive,
-            metavar="M",
-            help=(
-                "M completed tables one after the other, with a first column that counts them; parameters are drawn,"
-                " too, so that they differ as much as is unknown"
-            ),
-        )
-        add_options(imputation, ImputationOptions, strategy=str)
-        imputation.add_argument(
-            "--seed",
-            dest="random_state",
-            type=parse_count,
-            default=0,
-            metavar="N",
-            help="of the random numbers (default 0); the same seed gives the same bytes",
-        )
-        add_shared_options(imputation, "--discrete", "--continuous", "--keep")
-        add_options(imputation, ImputationOptions, include=parse_names, bounds=parse_bounds, full_precision=bool)
-
-        model = parser.add_argument_group("the model")
-        add_shared_options(
-            model, "--structure", help="auto (default), tan, chow_liu, naive_bayes, kdb, ... of hybridbn.structures"
-        )
-        add_shared_options(
-            model,
-            "--target",
-            help="the target column of a structure that has one; by default the one that tells most about the others",
-        )
-        add_shared_options(model, "--potentials")
-        add_options(model, ImputationOptions, donors=bool, rules=bool, rounds=parse_count)
-        add_shared_options(model, "--sample")
-        model.add_argument(
-            "--model",
-            metavar="FILE.hbn",
-            help="use this network, of --save-model or of Network.save, instead of learning one",
-        )
-        model.add_argument("--save-model", metavar="FILE.hbn", help="save what was learned")
-        add_shared_options(
-            model,
-            "--unknown",
-            help="with --model: refuse states that it doesn't know (default), or leave them and let them tell nothing",
-        )
-
-        engine = parser.add_argument_group("who imputes; the bytes of the output don't depend on it")
-        add_shared_options(
-            engine,
-            "--backend",
-            help=(
-                "who does the work (%(known)s); local is this machine, and duckdb reads a query or its files; this"
-                " process reads and writes the blocks of rows"
-            ),
-        )
-        add_shared_options(engine, "--workers", "--scheduler")
-
-        files = parser.add_argument_group("files")
-        add_shared_options(files, "--format", "--from", "--to", *TEXT_OPTIONS, "--rows")
-        files.add_argument(
-            "--draw-column",
-            default="draw",
-            metavar="NAME",
-            help="the name of the column that counts the draws (default draw)",
-        )
-        add_shared_options(
-            files, "--no-clobber", help="refuse to replace existing files (tables of databases are never replaced)"
-        )
-        files.add_argument(
-            "--restart", action="store_true", help="forget what an unfinished run left beside the output (OUTPUT.parts)"
-        )
-        files.add_argument(
-            "--parts",
-            metavar="FOLDER",
-            help=(
-                "keep what an unfinished run leaves in this folder; a run into a table on a server can only be taken up"
-                " with it, and works in the system's temporary folder otherwise"
-            ),
-        )
-        add_shared_options(files, "--chunk")
-
-        output = parser.add_argument_group("what is said")
-        output.add_argument(
-            "--report",
-            metavar="FILE.html",
-            help=(
-                "a page with observed and imputed distributions, patterns of missing cells, and the course of learning"
-            ),
-        )
-        output.add_argument(
-            "--show",
-            type=parse_count,
-            nargs="?",
-            const=8,
-            default=0,
-            metavar="N",
-            help="print the first N (8) rows that had holes",
-        )
+    groups: ClassVar[Groups] = {
+        "": {
+            "input": {"metavar": "INPUT", "help": "a file, a table of a database, a folder, a pattern of files, or -"},
+            "output": {
+                "metavar": "OUTPUT",
+                "help": "a file, a new table of a database, or -; of several files a folder",
+            },
+        },
+        "what is imputed": {
+            "--draws": {
+                "type": parse_positive,
+                "metavar": "M",
+                "help": "M completed tables one after the other, with a first column that counts them; parameters are"
+                " drawn, too, so that they differ as much as is unknown",
+            },
+            **list_options(ImputationOptions, strategy=str),
+            "--seed": {
+                "dest": "random_state",
+                "type": parse_count,
+                "default": 0,
+                "metavar": "N",
+                "help": "of the random numbers (default 0); the same seed gives the same bytes",
+            },
+            "--discrete": {},
+            "--continuous": {},
+            "--keep": {},
+            **list_options(ImputationOptions, include=parse_names, bounds=parse_bounds, full_precision=bool),
+        },
+        "the model": {
+            "--structure": {"help": "auto (default), tan, chow_liu, naive_bayes, kdb, ... of hybridbn.structures"},
+            "--target": {
+                "help": "the target column of a structure that has one; by default the one that tells most about the"
+                " others"
+            },
+            "--potentials": {},
+            **list_options(ImputationOptions, donors=bool, rules=bool, rounds=parse_count),
+            "--sample": {},
+            "--model": {
+                "metavar": "FILE.hbn",
+                "help": "use this network, of --save-model or of Network.save, instead of learning one",
+            },
+            "--save-model": {"metavar": "FILE.hbn", "help": "save what was learned"},
+            "--unknown": {
+                "help": "with --model: refuse states that it doesn't know (default), or leave them and let them tell"
+                " nothing"
+            },
+        },
+        "who imputes; the bytes of the output don't depend on it": {
+            "--backend": {
+                "help": "who does the work (%(known)s); local is this machine, and duckdb reads a query or its files;"
+                " this process reads and writes the blocks of rows"
+            },
+            "--workers": {},
+            "--scheduler": {},
+        },
+        "files": {
+            "--format": {},
+            "--from": {},
+            "--to": {},
+            **TEXT_OPTIONS,
+            "--rows": {},
+            "--draw-column": {
+                "default": "draw",
+                "metavar": "NAME",
+                "help": "the name of the column that counts the draws (default draw)",
+            },
+            "--no-clobber": {"help": "refuse to replace existing files (tables of databases are never replaced)"},
+            "--restart": {
+                "action": "store_true",
+                "help": "forget what an unfinished run left beside the output (OUTPUT.parts)",
+            },
+            "--parts": {
+                "metavar": "FOLDER",
+                "help": "keep what an unfinished run leaves in this folder; a run into a table on a server can only be"
+                " taken up with it, and works in the system's temporary folder otherwise",
+            },
+            "--chunk": {},
+        },
+        "what is said": {
+            "--report": {
+                "metavar": "FILE.html",
+                "help": "a page with observed and imputed distributions, patterns of missing cells, and the course of"
+                " learning",
+            },
+            "--show": {
+                "type": parse_count,
+                "nargs": "?",
+                "const": 8,
+                "default": 0,
+                "metavar": "N",
+                "help": "print the first N (8) rows that had holes",
+            },
+        },
+    }
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Impute."""

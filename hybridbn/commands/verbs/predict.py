@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import ClassVar
 
 from hybridbn.commands.terminal import Terminal, keep_interrupts
-from hybridbn.commands.verb import TEXT_OPTIONS, Verb, add_shared_options
+from hybridbn.commands.verb import TEXT_OPTIONS, Groups, Verb
 
 
 class Predict(Verb):
@@ -29,42 +30,39 @@ state; a number gets A_mean, A_sd, A_low and A_high, the ends of the interval. W
 the target itself tells nothing. Tables may be larger than the memory; the output appears complete or
 not at all.
 """
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments."""
-        parser.add_argument("model", metavar="MODEL", help="a file of a network")
-        parser.add_argument(
-            "input", metavar="DATA", help="a file, a table of a database, a folder, a pattern of files, or -"
-        )
-        parser.add_argument(
-            "output", metavar="OUT", help="a file, a new table of a database, or -; of several files a folder"
-        )
-        prediction = parser.add_argument_group("what is predicted")
-        prediction.add_argument("--target", required=True, metavar="A", help="the column to predict, a node")
-        add_shared_options(prediction, "--level", help="probability of the interval of a number (default 0.9)")
-        prediction.add_argument(
-            "--prefix", metavar="TEXT", help="what the names of the new columns begin with (default: the target and _)"
-        )
-        add_shared_options(
-            prediction,
-            "--unknown",
-            help="refuse states that the model doesn't know (default), or let them tell nothing",
-        )
-        engine = parser.add_argument_group("who predicts; the bytes of the output don't depend on it")
-        add_shared_options(
-            engine,
-            "--backend",
-            help=(
-                "local (this machine), duckdb (which reads a query or its files), dask, spark or another backend; this"
-                " process reads and writes the blocks of rows"
-            ),
-        )
-        add_shared_options(engine, "--workers", "--scheduler")
-        files = parser.add_argument_group("files")
-        add_shared_options(files, "--format", "--from", "--to", *TEXT_OPTIONS, "--rows", "--chunk")
-        add_shared_options(
-            files, "--no-clobber", help="refuse to replace an existing file (tables of databases are never replaced)"
-        )
+    groups: ClassVar[Groups] = {
+        "": {
+            "model": {"metavar": "MODEL", "help": "a file of a network"},
+            "input": {"metavar": "DATA", "help": "a file, a table of a database, a folder, a pattern of files, or -"},
+            "output": {"metavar": "OUT", "help": "a file, a new table of a database, or -; of several files a folder"},
+        },
+        "what is predicted": {
+            "--target": {"required": True, "help": "the column to predict, a node"},
+            "--level": {"help": "probability of the interval of a number (default 0.9)"},
+            "--prefix": {
+                "metavar": "TEXT",
+                "help": "what the names of the new columns begin with (default: the target and _)",
+            },
+            "--unknown": {"help": "refuse states that the model doesn't know (default), or let them tell nothing"},
+        },
+        "who predicts; the bytes of the output don't depend on it": {
+            "--backend": {
+                "help": "local (this machine), duckdb (which reads a query or its files), dask, spark or another"
+                " backend; this process reads and writes the blocks of rows"
+            },
+            "--workers": {},
+            "--scheduler": {},
+        },
+        "files": {
+            "--format": {},
+            "--from": {},
+            "--to": {},
+            **TEXT_OPTIONS,
+            "--rows": {},
+            "--chunk": {},
+            "--no-clobber": {"help": "refuse to replace an existing file (tables of databases are never replaced)"},
+        },
+    }
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Predict."""

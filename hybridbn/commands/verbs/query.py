@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import ClassVar
 
 from hybridbn.commands.terminal import Terminal
-from hybridbn.commands.verb import Verb, add_answer_arguments, add_shared_options
+from hybridbn.commands.verb import ANSWERS, Groups, Verb
 
 
 class Query(Verb):
@@ -27,14 +28,15 @@ age=:60), some states (ward={a,b}) or their likelihoods (test={positive:0.9,nega
 times are written as in the table that the model was learned from. Any other node may be unknown.
 A model is a network in .hbn .bif .elv .xmlbif .xdsl .net .uai.
 """
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments."""
-        parser.add_argument("model", metavar="MODEL", help="a file of a network")
-        parser.add_argument("target", metavar="TARGET", help="a node, which may be known in part only")
-        parser.add_argument("evidence", metavar="NAME=VALUE", nargs="*", help="what is known of other nodes")
-        add_shared_options(parser, "--level", help="probability of the interval of a number (default 0.9)")
-        add_answer_arguments(parser)
+    groups: ClassVar[Groups] = {
+        "": {
+            "model": {"metavar": "MODEL", "help": "a file of a network"},
+            "target": {"metavar": "TARGET", "help": "a node, which may be known in part only"},
+            "evidence": {"metavar": "NAME=VALUE", "nargs": "*", "help": "what is known of other nodes"},
+            "--level": {"help": "probability of the interval of a number (default 0.9)"},
+        },
+        **ANSWERS,
+    }
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Query."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import ClassVar
 
 from hybridbn.commands.terminal import Terminal
-from hybridbn.commands.verb import Verb, add_answer_arguments, add_shared_options
+from hybridbn.commands.verb import ANSWERS, Groups, Verb
 
 
 class Show(Verb):
@@ -23,12 +24,13 @@ hybridbn show model.hbn --json > model.json
 Prints what the nodes are, their parents and families, and what is believed of each while nothing is
 known: the probabilities of states, and the mean, the standard deviation and an interval of a number.
 """
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments."""
-        parser.add_argument("model", metavar="MODEL", help="a file of a network")
-        add_shared_options(parser, "--level", help="probability of the intervals of numbers (default 0.9)")
-        add_answer_arguments(parser)
+    groups: ClassVar[Groups] = {
+        "": {
+            "model": {"metavar": "MODEL", "help": "a file of a network"},
+            "--level": {"help": "probability of the intervals of numbers (default 0.9)"},
+        },
+        **ANSWERS,
+    }
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Show."""
