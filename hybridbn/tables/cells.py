@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import datetime
 import math
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Number
@@ -445,18 +446,21 @@ def _refuse_objects(name: str, values: NDArray[Any]) -> TableError:
     return UnsupportedType(text, f"of type {kind}")
 
 
+_REMEDIES = {
+    "period": "convert periods to dates first, with pandas for example column.dt.to_timestamp()",
+    "complex": "split a complex number into two real columns",
+    "bytes|binary": "decode bytes to text first, or cast them in a query of the database",
+    "list|dict|struct|map|array|tuple|set": (
+        "nested values are no cells: leave out this column, or make columns of what they hold"
+    ),
+    "": "columns must hold text, numbers or truth values: convert or leave out this one",
+}
+"""What to do with columns of unusable types, by words in the names of these; the first one counts."""
+
+
 def suggest_remedy(kind: str) -> str:
     """Return the remedy for a column whose type is neither text nor truth values nor real numbers."""
-    lowered = kind.lower()
-    if "period" in lowered:
-        return "convert periods to dates first, with pandas for example column.dt.to_timestamp()"
-    if "complex" in lowered:
-        return "split a complex number into two real columns"
-    if any(word in lowered for word in ("bytes", "binary")):
-        return "decode bytes to text first, or cast them in a query of the database"
-    if any(word in lowered for word in ("list", "dict", "struct", "map", "array", "tuple", "set")):
-        return "nested values are no cells: leave out this column, or make columns of what they hold"
-    return "columns must hold text, numbers or truth values: convert or leave out this one"
+    return next(remedy for words, remedy in _REMEDIES.items() if re.search(words, kind, re.IGNORECASE))
 
 
 def make_type_error(name: str, dtype: Any) -> UnsupportedType:

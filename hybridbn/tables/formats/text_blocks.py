@@ -407,6 +407,17 @@ def spell_duration(value: datetime.timedelta) -> str:
     return f"{value.days} days {'+' if value.days < 0 else ''}{clock.isoformat()}"
 
 
+_SPELLINGS: tuple[tuple[Any, Callable[[Any], str]], ...] = (
+    (str, str),
+    ((datetime.date, datetime.time), lambda value: str(value.isoformat())),
+    (datetime.timedelta, spell_duration),
+    (float, lambda value: repr(float(value))),
+    ((dict, list), lambda value: json.dumps(value, ensure_ascii=False)),
+    (bytes, bytes.hex),
+)
+"""How values of some types are written; the first one counts."""
+
+
 def plain_text(value: Any) -> str:
     """Return a value as text without quotes.
 
@@ -415,14 +426,4 @@ def plain_text(value: Any) -> str:
     >>> plain_text(1.5), plain_text(True), plain_text(datetime.date(2020, 1, 2)), plain_text([1, None])
     ('1.5', 'True', '2020-01-02', '[1, null]')
     """
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    if isinstance(value, datetime.timedelta):
-        return spell_duration(value)
-    if isinstance(value, float):
-        return repr(float(value))
-    if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False)
-    return value.hex() if isinstance(value, bytes) else str(value)
+    return next((spell for kinds, spell in _SPELLINGS if isinstance(value, kinds)), str)(value)
