@@ -449,13 +449,15 @@ class ArrowBlock(TableBlock):
 
     def read(self, names: Sequence[str], kinds: Kinds) -> Table:
         """Return columns as typed ones."""
-        columns, wanted = [], WantedColumns(dict(kinds))
+        columns, wanted = self.table.select(list(names)).columns, WantedColumns(dict(kinds))
+        notes = {name: note for name, note in self.noted.items() if name not in kinds}
         with shift_lines_in_errors(-1, self.start, "row"):
-            for name in names:
-                column = self.table.column(name)
-                note = self.noted.get(name) if name not in kinds else None
-                columns.append(_type_column(name, column, column.type, wanted, note))
-        return Table.from_columns(columns)
+            return Table.from_columns(
+                [
+                    _type_column(name, column, column.type, wanted, notes.get(name))
+                    for name, column in zip(names, columns, strict=True)
+                ]
+            )
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as Python values."""

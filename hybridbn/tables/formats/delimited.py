@@ -9,6 +9,7 @@ import io
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -649,27 +650,17 @@ class DelimitedWriter(TextWriter):
 
     def splice(self, block: DelimitedBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
         """Return the block's bytes with the holes filled."""
-        names = block.source.names
-        written: dict[tuple[str, Any], bytes] = {}
         changes: list[Change] = []
-        plain = block.find_plain_spans()
-        quoted: dict[int, list[tuple[int, int]]] = {}
+        plain, find_spans = block.find_plain_spans(), cache(block.find_quoted_spans)
         for name, (rows, values) in fills.items():
-            column = names.index(name)
+            column = block.source.names.index(name)
             if plain is not None:
                 starts, ends = plain[0][rows, column].tolist(), plain[1][rows, column].tolist()
             else:
-                spans = [quoted.setdefault(row, block.find_quoted_spans(row))[column] for row in rows.tolist()]
+                spans = [find_spans(row)[column] for row in rows.tolist()]
                 starts, ends = [span[0] for span in spans], [span[1] for span in spans]
-            filled = []
-            for value in values:
-                text = written.get((name, value)) if isinstance(value, str | bool) else None
-                if text is None:
-                    text = self._cell(spell(name, value)).encode()
-                    if isinstance(value, str | bool):
-                        written[name, value] = text
-                filled.append(text)
-            changes += zip(starts, ends, filled, strict=True)
+            texts = {value: self._cell(spell(name, value)).encode() for value in set(values)}
+            changes += zip(starts, ends, map(texts.__getitem__, values), strict=True)
         prefix = "" if self.counter is None else f"{draw + 1}{self.delimiter}"
         return self.end_last_line(block.replace_bytes(changes, prefix.encode()))
 
