@@ -100,6 +100,16 @@ def test_ends_of_bounds_lie_on_the_grid_and_within() -> None:
                 assert [round(end, int(decimals)) for end in ends] == list(ends)
 
 
+@pytest.mark.parametrize("step", [0.1, 0.25, 2.0, 5.0, 20.0])
+def test_numbers_of_a_grid_are_the_nearest_multiples_between_its_ends(step: float) -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.uniform(-3, 13, size=500) * step
+    rounded = Grid(step, -0.6 * step, 9.4 * step).round(numbers)
+    assert set(np.rint(rounded / step)) == set(range(10))
+    inside = (numbers > -0.5 * step) & (numbers < 9.5 * step)
+    assert (np.abs(rounded - numbers)[inside] <= 0.5001 * step).all()
+
+
 def test_the_command_knows_whether_all_numbers_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hybridbn.tables.formats.delimited._BLOCK", 64)
     rows = ["1.0,1,1,1"] * 40
