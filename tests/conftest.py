@@ -16,3 +16,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     unsteady = [item.nodeid for item in items if re.search(r"at ?0x[0-9a-f]{6,}", item.nodeid)]
     if unsteady:
         raise pytest.UsageError(f"ids of tests hold addresses; give `ids=` or `pytest.param(..., id=...)`: {unsteady}")
+
+
+@pytest.fixture
+def arrays_of_other_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let scikit-learn check arrays of other libraries, too."""
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from hybridbn.estimators import HybridClassifier, HybridRegressor
 from hybridbn.structures import kdb, selective_naive_bayes, tan
 
+pytestmark = pytest.mark.usefixtures("arrays_of_other_libraries")
 BOTH = (HybridClassifier, HybridRegressor)
 
 

@@ -12,6 +12,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hybridbn.estimators import Imputer
 
+pytestmark = pytest.mark.usefixtures("arrays_of_other_libraries")
+
 
 @pytest.mark.slow
 @parametrize_with_checks([Imputer(), Imputer(structure="chow_liu")])
