@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from test_kept_answers import is_kept, sum_up
 
 import hybridbn as hb
 from hybridbn import structures
@@ -230,3 +231,4 @@ def test_limits_change_no_answer(name: str, tmp_path: Path) -> None:
         with small_limits():
             parts = flatten(TASKS[name](tmp_path / "other"))
     np.testing.assert_allclose(parts, whole, rtol=1e-7, atol=1e-9)
+    assert is_kept("tasks", name, sum_up(whole)), "another result; see test_kept_answers"

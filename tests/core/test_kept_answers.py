@@ -1,8 +1,9 @@
 """What is learned and answered stays what it is, to five digits.
 
 Sums of the numbers of each result are kept in a file: of calls with keywords of all that learns and answers, as far as
-they take little time, of the potentials of all families, and of questions about networks of them. Whoever means to
-change a result, or to keep those of other keywords, names them in the file and renews it:
+they take little time, of the potentials of all families, of questions about networks of them, and of the tasks of
+`test_blocks`. Whoever means to change a result, or to keep those of other keywords, names them in the file and renews
+it:
 python tests/core/test_kept_answers.py
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,9 +20,11 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import hybridbn as hb
+from hybridbn.potentials.mte.conversions import mte_from_density, mte_from_gaussian
 from hybridbn.structures.building import BUILDERS
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "kept_answers.json"
@@ -156,6 +160,61 @@ def ask(name: str) -> dict[str, Any]:
     return told
 
 
+def ask_for_causes(_: str) -> dict[str, Any]:
+    """Return effects, counterfactuals, and what findings and parameters contribute."""
+    nets = make_networks()
+    tables, lines, mixed = nets["tables"], nets["lines"], nets["mixed"]
+    seen = {"c": "e", "d": "u", "e": 2}
+    fact = {"d": "u", "x": 0.3, "y": 1.5, "z": 2.0}
+    sensitivity = tables.sensitivity("e", {"d": "u"})
+    told = [
+        hb.effect(lines, "d", "z", {"c": "a"}).outcomes,
+        hb.effect(mixed, "x", "e", values=[-1.0, 0.5]).outcomes,
+        hb.effect(tables, "c", "e", pd.DataFrame({"d": ["u", None]})).outcomes,
+    ]
+    return {
+        "effects": told,
+        "twin": [told.mean() for told in [hb.counterfactual(lines, "z", fact, {"x": 1.0})]],
+        "bounds": hb.counterfactual(tables, "e", seen, {"d": "v"}).probability_bounds,
+        "monotone": hb.counterfactual(tables, "e", seen, {"d": "v"}, monotone=True).probabilities,
+        "shapley": [
+            hb.shapley_values(tables, "c", {"d": "u", "e": 2}),
+            hb.shapley_values(lines, "x", {"y": 1, "z": 2}),
+        ],
+        "sensitivity": [sensitivity.derivatives("d"), sensitivity.ranges("e"), sensitivity.find_swings()],
+        "information": [tables.value_of_information("c"), lines.value_of_information("d", {"z": 1.0}, {"x": 2.0})],
+    }
+
+
+def convert(_: str) -> dict[str, Any]:
+    """Return densities as MTEs, networks as texts of all formats, and pooled estimates."""
+    x, half = hb.Continuous("x"), hb.Continuous("x", (-0.5, 4.0))
+    points = np.linspace(-1.5, 3.5, 9)
+    shapes = [mte_from_gaussian(x, 0.5, 2.0, method=method) for method in ("interpolation", "cobb-shenoy")]
+    shapes += [mte_from_gaussian(half, 0.5, 2.0, max_error=1e-3)]
+    shapes += [mte_from_density(x, np.abs, (-1.0, 2.0), breaks=(0.0,), tails=True, max_error=1e-3)]
+    told: dict[str, Any] = {"densities": [[shape(x=points), shape.support("x"), shape.breaks("x")] for shape in shapes]}
+    told["pooled"] = str(hb.pool([1.0, 1.5, 0.7], [0.2, 0.3, 0.1], complete_df=30))
+    nets = make_networks()
+    for name, suffixes in {"tables": ["bif", "xmlbif", "net", "xdsl", "uai", "elv"], "lines": ["net", "xdsl"]}.items():
+        for suffix in suffixes:
+            with tempfile.TemporaryDirectory() as folder:
+                hb.write_network(nets[name], f"{folder}/net.{suffix}")
+                told[f"{name}.{suffix}"] = Path(folder, f"net.{suffix}").read_text().splitlines()
+    return told
+
+
+def do_tasks(_: str) -> dict[str, Any]:
+    """Return the results of the tasks of which parts are done at a time."""
+    import test_blocks
+
+    told = {}
+    for name, task in test_blocks.TASKS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            told[name] = test_blocks.flatten(task(Path(folder)))
+    return told
+
+
 # -- sums ----------------------------------------------------------------------------------------------------------
 
 
@@ -187,6 +246,9 @@ def read_number(part: Any) -> float:
 
 OTHERS: dict[str, Callable[[str], dict[str, Any]]] = {
     "potentials": evaluate_potentials,
+    "causes": ask_for_causes,
+    "conversions": convert,
+    "tasks": do_tasks,
     **{f"questions: {name}": ask for name in ("tables", "lines", "kernels", "exponentials", "mixed")},
 }
 
@@ -196,15 +258,16 @@ def sum_up_all(name: str) -> dict[str, list[float]]:
         return {key: sum_up(result) for key, result in OTHERS.get(name, call_all)(name).items()}
 
 
-@pytest.mark.parametrize("name", KEPT)
+def is_kept(name: str, key: str, sums: list[float]) -> bool:
+    """Tell whether a result has the sums that are kept."""
+    return np.allclose(sums, KEPT[name][key], rtol=0, atol=DIGITS * math.sqrt(max(sums[0], 1)))
+
+
+@pytest.mark.parametrize("name", [name for name in KEPT if name != "tasks"])
 def test_answers_are_kept(name: str) -> None:
-    kept, sums = KEPT[name], sum_up_all(name)
-    assert sums.keys() == kept.keys()
-    changed = [
-        key
-        for key, own in sums.items()
-        if not np.allclose(own, kept[key], rtol=0, atol=DIGITS * math.sqrt(max(own[0], 1)))
-    ]
+    sums = sum_up_all(name)
+    assert sums.keys() == KEPT[name].keys()
+    changed = [key for key, own in sums.items() if not is_kept(name, key, own)]
     assert not changed, f"other results of {name} with {changed}; if that is meant, renew them: python {__file__}"
 
 
