@@ -215,7 +215,6 @@ BUILT: dict[str, dict[str, Any]] = {
     "mixture": {"holes": True, "components": 2, "covariance": "full"},
     "random_forest": {"target": ["c"], "trees": 3},
     "discriminant": {"target": ["c"]},
-    "logistic": {"target": ["c"]},
     "regression": {"target": ["y"]},
 }
 TASKS |= {f"build {name}": partial(build, name, options) for name, options in BUILT.items()}

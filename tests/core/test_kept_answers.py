@@ -226,6 +226,8 @@ def flatten(thing: Any) -> list[Any]:
         return [part for key in thing for part in (key, *flatten(thing[key]))]
     if isinstance(thing, list | tuple):
         return [part for each in thing for part in flatten(each)]
+    if isinstance(thing, pd.DataFrame):
+        return [part for name in thing for part in (name, *thing[name].tolist())]
     return known.flatten(thing)
 
 
@@ -241,7 +243,7 @@ def read_number(part: Any) -> float:
     """Return a number, or for what is none one that belongs to its text."""
     if isinstance(part, bool | int | float | np.number) and np.isfinite(part):
         return float(part)
-    return crc32(repr(part).encode()) / 2**32
+    return crc32(str(part).encode()) / 2**32
 
 
 OTHERS: dict[str, Callable[[str], dict[str, Any]]] = {
