@@ -11,7 +11,7 @@ import hybridbn as hb
 from hybridbn.fitting.contingency_tables import CrossedColumns, PaddedColumn
 from hybridbn.structures import hill_climb
 from hybridbn.structures import scores as family_scores
-from hybridbn.structures.scores import FamilyScores
+from hybridbn.structures.scores import BIC, BDeu, BGe, CrossValidation, FamilyScores
 from hybridbn.structures.training_data import read_data_without_target
 
 
@@ -152,3 +152,36 @@ def test_which_rows_are_complete_is_no_reason_for_an_arc(potentials):
         network = hill_climb(frame, potentials=potentials, missing=missing)
         assert network.number_of_edges() <= most
         assert network.log_density(hb.Table(data)).mean() > least
+
+
+def split_columns(states: str) -> hb.Table:
+    """Return columns of which the first two are never observed in the same row; some are of states."""
+    rng = np.random.default_rng(6)
+    first = np.arange(40) < 20
+    columns = {"a": np.where(first, rng.normal(size=40), np.nan), "b": np.where(first, np.nan, rng.normal(size=40))}
+    columns["c"] = rng.normal(size=40)
+    for name in states:
+        numbers = columns[name]
+        columns[name] = np.where(np.isnan(numbers), None, np.where(numbers > 0, "u", "v")).astype(object)
+    return hb.Table(columns)
+
+
+@pytest.mark.parametrize(
+    ("score", "states"),
+    [
+        *((score, states) for score in (BIC(), CrossValidation(folds=2)) for states in ("", "a", "b", "abc")),
+        (BDeu(1.0), "abc"),
+        (BGe(), ""),
+    ],
+)
+def test_columns_that_are_never_observed_together_have_no_arc(score, states) -> None:
+    table = split_columns(states)
+    scores = score.prepare(read_data_without_target(table, "gaussian", None))
+    for child, other in ("ab", "ba"):
+        assert scores(child, ()) > -math.inf
+        assert scores(child, ("c",)) > -math.inf
+        assert scores(child, (other,)) == scores(child, (other, "c")) == -math.inf
+        changes = scores.score_changes(child, frozenset())
+        assert changes[scores.column_index[other]] == -math.inf
+    arcs = hill_climb(table, potentials="gaussian", score=score, missing="available").edges
+    assert not {("a", "b"), ("b", "a")} & set(arcs)
