@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sqlite3
@@ -14,9 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hybridbn.commands import cli
 from hybridbn.commands.cli import run
 from hybridbn.commands.locations import locate
-from hybridbn.commands.terminal import keep_interrupts
+from hybridbn.commands.terminal import NotShown, keep_interrupts
+from hybridbn.commands.verb import Verb
 from hybridbn.commands.workspace import lock_output
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -358,3 +361,33 @@ def test_ten_million_rows_take_less_than_a_gigabyte(suffix: str) -> None:
     assert usage.ru_maxrss < 1024 * 1024
     for path in (Path(f"big.{suffix}"), Path(f"out.{suffix}")):
         path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (BrokenPipeError(), 0, ""),
+        (NotShown("no room"), 74, "the output is there, complete, but its rows can't be shown: no room"),
+        (MemoryError(), 2, "there is not enough memory; try a smaller --chunk or --sample"),
+        (OSError(errno.ENOSPC, "No space left"), 74, "writing failed, and nothing is left of it"),
+        (OSError(errno.EACCES, "Permission denied"), 73, "Permission denied"),
+        (KeyboardInterrupt(), 130, "interrupted; nothing was written"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_ends_of_verbs_have_codes_and_messages(
+    error: BaseException, code: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    discarded: list[bool] = []
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(Verb.registry.find("check")), "run", fail)
+    monkeypatch.setattr(cli, "discard_output", lambda: discarded.append(True))
+    assert run(["check", "t.csv"]) == code
+    told = capsys.readouterr().err
+    assert message in told
+    assert bool(told) == bool(message)
+    # what can no longer be written must not fail once more at the end of the process
+    assert bool(discarded) == (code in (0, 74))

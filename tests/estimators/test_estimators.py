@@ -428,3 +428,10 @@ def test_threads_share_passes_of_fit_and_rows_of_predictions():
     assert set(seen[2:]) == {3}
     with pytest.raises(hb.TableError, match="n_jobs"):
         HybridClassifier(n_jobs=0).fit(x, y)
+
+
+def test_warnings_of_folds_are_not_told_twice() -> None:
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"x": rng.normal(size=40), "rare": np.where(np.arange(40) == 7, "v", "u")})
+    model = hb.HybridClassifier("naive_bayes", boost=2, calibrated=True).fit(frame, np.where(frame["x"] > 0, "a", "b"))
+    assert model.predict_proba(frame).shape == (40, 2)

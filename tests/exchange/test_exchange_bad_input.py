@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from narrowing import as_discrete
 
 import hybridbn as hb
+from hybridbn.exchange import xml_formats
 from hybridbn.exchange.xml_formats import LinearRule
 
 XMLBIF = """<?xml version="1.0"?>
@@ -568,3 +569,11 @@ def test_equations_are_read_or_refused(parts):
         LinearRule("x=" + "".join(parts))({"y": LinearValue(0.0, {"y": 1.0})})
     except (ValueError, ArithmeticError):
         return
+
+
+def test_equations_have_a_limit_of_configurations(tmp_path, monkeypatch):
+    monkeypatch.setattr(xml_formats, "_CONFIGURATIONS", 2)
+    assert len(read(".xdsl", XDSL, tmp_path)) == 5
+    monkeypatch.setattr(xml_formats, "_CONFIGURATIONS", 1)
+    with pytest.raises(hb.FormatError, match="line 7: the discrete parents of 'Y' have more than 1 configurations"):
+        read(".xdsl", XDSL, tmp_path)

@@ -20,7 +20,7 @@ from hybridbn.fitting.kernel import (
 )
 from hybridbn.potentials.kernel import Kernel, evaluation
 from hybridbn.potentials.kernel import sums as kernel_sums
-from hybridbn.potentials.kernel.sums import sum_on_lattice
+from hybridbn.potentials.kernel.sums import choose_units, sum_on_lattice
 from hybridbn.variables import Continuous, Discrete
 
 INF = math.inf
@@ -328,3 +328,13 @@ def test_rows_with_nodes_of_their_own_get_what_they_get_alone():
     assert together.shape == (6, 4, 5, 60)
     apart = [potential.log_on({name: axis[:, row] for name, axis in axes.items()}) for row in range(60)]
     assert np.abs(together / np.stack(apart, axis=-1) - 1).max() < 1e-11
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_origins_are_chosen_column_by_column(order) -> None:
+    points = np.array([[5.0, 1e9], [6.0, 1e9 + 1], [6.5, 1e9 + 3]])[:, order]
+    origin, units = choose_units(points, np.array([0.3, 5.0])[order])
+    np.testing.assert_array_equal(origin, np.array([5.0, 1e9])[order])
+    np.testing.assert_array_equal(units, np.array([0.25, 4.0])[order])
+    near, _ = choose_units(points - points[1], np.ones(2))
+    np.testing.assert_array_equal(near, [0.0, 0.0])

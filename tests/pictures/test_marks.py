@@ -17,6 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from narrowing import known
 
+import hybridbn as hb
+from hybridbn.pictures import html
 from hybridbn.pictures.chart import (
     INK,
     SERIES,
@@ -34,6 +36,8 @@ from hybridbn.pictures.chart import (
     Rule,
     Text,
 )
+from hybridbn.pictures.html import show_network
+from hybridbn.pictures.networks import chart_network
 
 WIDE, HIGH = 10.0, 5.0
 CORNERS = Points([0.0, WIDE], [0.0, HIGH])
@@ -264,3 +268,19 @@ def test_limits_hold_all_marks() -> None:
 
 def pairwise_ends(ends: tuple[float, ...]) -> list[tuple[float, float]]:
     return list(pairwise(ends))[::2]
+
+
+def test_networks_whose_beliefs_can_not_be_had_are_shown_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    c = hb.Discrete("c", ("low", "high"))
+    net = hb.Network([hb.Multinomial(c, table=[0.25, 0.75])])
+    assert "0.250" in show_network(net)
+
+    def refuse(network: Any, *arguments: Any, beliefs_shown: bool = True, **keywords: Any) -> Any:
+        if beliefs_shown:
+            raise hb.TooWide("too wide")
+        return chart_network(network, *arguments, beliefs_shown=False, **keywords)
+
+    monkeypatch.setattr(html, "chart_network", refuse)
+    shown = show_network(net)
+    assert "<svg" in shown
+    assert "0.250" not in shown.split("<details>")[0]

@@ -594,3 +594,12 @@ def test_digits_against_mpmath():
     assert f.cdf(0.3) == pytest.approx(float(mp.quad(density, [-1, 0.3]) / mass), rel=5e-15)
     assert f.std() == math.sqrt(f.var())
     assert f.pdf(0.3) == pytest.approx(float(density(mp.mpf(0.3)) / mass), rel=1e-14)
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1.0, 50.0])
+def test_the_support_is_relative_to_the_mass(factor):
+    x = Continuous("x")
+    pieces = [Piece({"x": (0, math.inf)}, terms=[(factor, {"x": -1.0})])]
+    low, high = MTE(x, pieces=pieces, normalize=None).support("x", 1e-6)
+    assert low == 0.0
+    assert high == pytest.approx(-math.log(1e-6), abs=1.0)

@@ -1,7 +1,7 @@
 """Scores of families: by definition, and all single changes of a family at once against one at a time."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -158,7 +158,10 @@ def split_columns(states: str) -> hb.Table:
     """Return columns of which the first two are never observed in the same row; some are of states."""
     rng = np.random.default_rng(6)
     first = np.arange(40) < 20
-    columns = {"a": np.where(first, rng.normal(size=40), np.nan), "b": np.where(first, np.nan, rng.normal(size=40))}
+    columns: dict[str, Any] = {
+        "a": np.where(first, rng.normal(size=40), np.nan),
+        "b": np.where(first, np.nan, rng.normal(size=40)),
+    }
     columns["c"] = rng.normal(size=40)
     for name in states:
         numbers = columns[name]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from narrowing import as_discrete, as_kind
 from test_scans import make_data, names_of, same
@@ -130,3 +131,15 @@ def test_files_of_a_store_are_found_by_name_folder_and_pattern(tmp_path: Path) -
     for address in ("gone.csv", "e*.csv", "gone/*.csv"):
         with pytest.raises(hb.FormatError, match="there is no file to scan"):
             hb.scan(f"{store}/{address}")
+
+
+WEIGHED = {"x": [1.0, 2.0, 4.0], "w": [1.0, 0.0, 2.0], "v": [2.0, 1.0, 1.0], "c": ["a", "b", "a"]}
+
+
+def test_weights_of_a_scan_are_no_column_of_it() -> None:
+    scan = hb.scan(pd.DataFrame(WEIGHED), weights="w")
+    assert scan.names == ("x", "v", "c")
+    other = scan.with_weights("v")
+    assert (other.names, other.total_weight) == (("x", "c"), 4.0)
+    assert (scan.with_weights(None).names, scan.with_weights(None).total_weight) == (("x", "v", "c"), 3.0)
+    assert set(hb.fit([], other)) == {"x", "c"}

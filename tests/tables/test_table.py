@@ -447,3 +447,37 @@ def test_categories_are_ordered_in_other_libraries_if_they_were(ordered):
     assert back.dtype.ordered == ordered
     assert back.dtype.categories.tolist() == ["b", "a", "z"]
     assert Table({"c": column}).to_polars()["c"].to_list() == ["b", "a", None]
+
+
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize(
+    "make",
+    [
+        list,
+        np.array,
+        pd.Series,
+        lambda values: pd.Series(values, dtype="boolean"),
+        lambda values: pd.Series(pd.Categorical(values, categories=[False, True])),
+        pl.Series,
+        pa.array,
+    ],
+)
+def test_truth_values_have_both_states_whichever_occur(make, value):
+    assert as_discrete(Table({"b": make([value, value])}).variable("b")).states == (False, True)
+
+
+@pytest.mark.parametrize("missing", [0, 5, 12])
+def test_identifiers_are_found_beside_missing_cells(missing):
+    table = Table(
+        {"id": [f"p{row * 7919}" for row in range(20)] + [None] * missing, "x": np.arange(20.0 + missing) % 3}
+    )
+    assert table.reason_alone("id") == "a different value in each row"
+
+
+def test_filled_columns_keep_their_variable_and_get_new_states():
+    table = Table({"c": ["u", None, "v"], "x": [1.0, None, 3.0]}, variables=[Discrete("c", ("v", "u"))])
+    filled = table.fill({"c": (np.array([False, True, False]), np.array(["u"], dtype=object))})
+    assert filled.variable("c") is table.variable("c")
+    assert list(filled.raw("c")) == ["u", "u", "v"]
+    wider = table.fill({"c": (np.array([False, True, False]), np.array(["w"], dtype=object))})
+    assert as_discrete(wider.variable("c")).states == ("v", "u", "w")

@@ -310,3 +310,9 @@ def test_arrays_are_written_as_dates(unit: str, tmp_path: Path) -> None:
 def test_text_of_dates_with_one_other_cell_stays_text() -> None:
     table = hb.Table({"d": ["2024-01-31", "2024-02-01", "soon"]})
     assert table.is_discrete("d")
+
+
+@pytest.mark.parametrize("wrong", [{"zone": 5}, {"pattern": 5}, {"zone": "UTC", "pattern": 5}, {"pattern": "none"}])
+def test_zones_and_patterns_are_texts(wrong) -> None:
+    with pytest.raises(ValueError, match=r"zone and pattern are texts, not 5|pattern holds directives"):
+        Unit("datetime", 1, **wrong)
