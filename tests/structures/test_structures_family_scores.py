@@ -165,7 +165,7 @@ def split_columns(states: str) -> hb.Table:
     columns["c"] = rng.normal(size=40)
     for name in states:
         numbers = columns[name]
-        columns[name] = np.where(np.isnan(numbers), None, np.where(numbers > 0, "u", "v")).astype(object)
+        columns[name] = [None if np.isnan(number) else "uv"[int(number < 0)] for number in numbers]
     return hb.Table(columns)
 
 
