@@ -24,8 +24,8 @@ Codes: TypeAlias = NDArray[np.intp]
 Number = TypeVar("Number", int, float)
 _DIFFERENCE = Unit("duration", step=1_000_000_000)
 """Differences of dates and times, such as their standard deviations, are told in seconds."""
-_NEAR, _ROUNDED = 1e-9, 1e-15
-"""How near to a number of a grid others count as such, in steps, and what rounding adds to that, relative to them."""
+_ROUNDED = 1e-15
+"""How near to each other numbers are that would be equal but for rounding, relative to them."""
 
 
 def shorten(items: Iterable[object], most: int = 8) -> str:
@@ -365,7 +365,7 @@ class Continuous:
         [-inf, 65.5]
         """
         grid, ends = self.rounding, np.array([low, high])
-        near = _NEAR * grid.step + _ROUNDED * np.abs(ends)
+        near = 1e-9 * grid.step + _ROUNDED * np.abs(ends)
         first, last = np.where(np.isinf(ends), ends, self.round(ends))
         first, last = first + grid.step * (first < low - near[0]), last - grid.step * (last > high + near[1])
         if not low - near[0] <= first <= last <= high + near[1]:
@@ -376,11 +376,6 @@ class Continuous:
             -math.inf if first <= grid.ends[0] else float(first - below),
             math.inf if last >= grid.ends[1] else float(last + above),
         )
-
-    def has_mass(self, number: float) -> bool:
-        """Return whether a number is one of the grid, but for rounding, so that it has all that is rounded to it."""
-        step = self.rounding.step
-        return bool(step and abs(self.round(number) - number) <= _NEAR * step + _ROUNDED * abs(number))
 
     def round(self, numbers: Any) -> Values:
         """Return the nearest numbers that the variable may have, of its grid or its unit."""

@@ -656,12 +656,12 @@ def _resolve_specs(table: Rows, potentials: Any) -> dict[str, Spec]:
 def _add_points(scale: Scale, spec: str, ordered: bool | None) -> Spec:
     """Return a family with the points of a column that have a mass of their own, if it has some.
 
-    A column of few codes is learned as a table of all of them unless a family is asked for, one of declared codes in
-    any case.
+    A column of few codes, marks aside, is learned as a table of all of them unless a family is asked for, one of
+    declared codes in any case.
     """
     from hybridbn.fitting.atoms import AtomsFitter
 
-    is_table = ordered or (spec == "auto" and len(scale.codes) <= MOST_LISTED)
+    is_table = ordered or (spec == "auto" and len(scale.codes) - len(scale.marks) <= MOST_LISTED)
     if is_table and len(scale.codes) > FEW_VALUES:
         return AtomsFitter(scale.codes, spec, scale.codes[-1] - scale.codes[0], grid=True)
     return AtomsFitter(scale.points, spec, scale.points[-1] - scale.points[0] or None) if scale.points else spec

@@ -226,6 +226,10 @@ def find_scale(
         tally = Tally(*count_values(values, weights))
     marks = find_marks(tally.values, tally.counts) if has_marks else ()
     codes = list_codes(tally, marks, ordered=bool(ordered)) if few and ordered is not False else ()
+    # others are looked at without marks, which lie apart, so that no density holds them
+    apart = [mark.value for mark in marks]
+    own = np.isin(tally.values, apart, invert=True)
+    points = find_points(tally.values[own], tally.counts[own]) if few else ()
     low, high = (codes[0], codes[-1]) if codes else find_support(tally)
     step = find_step(tally) or 0.0
     low = math.ceil(low / step - _SLACK) * step if step and math.isfinite(low) else low
@@ -233,7 +237,7 @@ def find_scale(
     return Scale(
         Grid(step, low, high) if bounded and low < high else None,
         codes,
-        _find_points_beside(tally, marks) if few else (),
+        tuple(sorted({*points, *apart})),
         marks,
         describe_numbering(tally.values, len(values), rows) if numbers_rows else "",
         (tally.least, tally.most),
@@ -747,15 +751,6 @@ def find_points(distinct: Values, counts: Values) -> tuple[float, ...]:
     if len(rest) < size and (len(rest) == 1 or len(rest) <= FEW_VALUES < left):
         rest = []
     return tuple(np.delete(distinct, rest).tolist())
-
-
-def _find_points_beside(tally: Tally, marks: Sequence[Mark]) -> tuple[float, ...]:
-    """Return the points of a column; marks, and points beside them, would hide each other."""
-    own = np.isin(tally.values, [mark.value for mark in marks], invert=True)
-    points = find_points(tally.values[own], tally.counts[own])
-    others = np.isin(tally.values, points, invert=True)
-    beside = find_points(tally.values[others], tally.counts[others]) if marks else ()
-    return tuple(sorted({*points, *beside}))
 
 
 def _find_mean_beside(counts: Sequence[float], values: Sequence[int], index: int) -> float:

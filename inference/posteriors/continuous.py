@@ -150,14 +150,13 @@ class ContinuousPosterior(Posterior):
             others = np.array([*self.point_cells.points, *filter(math.isfinite, (grid.low, grid.high))])
             told = grid.round(modes + grid.step * np.array([[0.0], [-1.0], [1.0]]))
             told = np.concatenate([told, np.broadcast_to(others[:, None], (len(others), self._rows))])
-            weights = self._weigh(told)
+            low, high = (told == end for end in grid.ends)
+            weights = self._measure_between(
+                told - np.where(low, math.inf, grid.step / 2), told + np.where(high, math.inf, grid.step / 2)
+            )
             weights[3:] *= weights[3:] > 1 - MOSTLY
             modes = np.take_along_axis(told, np.argmax(weights, axis=0)[None], axis=0)
         return self._settle(self._rows_first(modes[0]))
-
-    def _is_told(self, number: float) -> bool:
-        """Whether a number is a point, or one of the grid, so that it has a probability."""
-        return self.variable.has_mass(number) or number in self.point_cells.points
 
     def probability(self, value: Any) -> Any:
         """Return the probability of one value: of a point, or of all numbers that are told as this one of a grid; or of
@@ -165,28 +164,20 @@ class ContinuousPosterior(Posterior):
         """
         if isinstance(value, Interval):
             value.check(self.variable)
-            ends = (np.full((1, self._rows), end) for end in self.variable.widen(*value.reach()))
-            return self._rows_first(self._measure_between(*ends)[0])
-        number = self.variable.value(value)
-        at = np.full((1, self._rows), number)
-        return self._rows_first((self._weigh(at) if self._is_told(number) else self._by_rows("_mass_at", at))[0])
+            ends = value.reach()
+        else:
+            ends = (self.variable.value(value),) * 2
+        lower, upper = (np.full((1, self._rows), end) for end in self.variable.widen(*ends))
+        return self._rows_first(self._measure_between(lower, upper)[0])
 
     def _measure_between(self, lower: Values, upper: Values) -> Values:
         """Return the probabilities of what lies between two ends or is one of them."""
         return self._by_rows("_cdf", upper) - self._by_rows("_cdf", lower) + self._by_rows("_mass_at", lower)
 
-    def _weigh(self, at: Values) -> Values:
-        """Return the probabilities of points (m, rows), or of numbers of a grid with what is rounded to these."""
-        grid = self.variable.rounding
-        if not grid.step:
-            return self._by_rows("_mass_at", at)
-        lower = at - np.where(at > grid.ends[0], grid.step / 2, math.inf)
-        upper = at + np.where(at < grid.ends[1], grid.step / 2, math.inf)
-        return self._measure_between(lower, upper)
-
     def _look_up(self, value: Any) -> Any:
-        if not self._is_told(self.variable.value(value)):
-            points = "".join(f", {point:g}" for point in self.point_cells.points[:8])
+        number, known = self.variable.value(value), self.point_cells.points
+        if self.variable.widen(number, number) == (number, number) and number not in known:
+            points = "".join(f", {point:g}" for point in known[:8])
             raise TableError(
                 f"{self.variable.name!r}: {value!r:.80} is none of the values that have a probability of their own"
                 f"{points}; a density is asked by pdf(x) and cdf(x)"
@@ -236,7 +227,7 @@ class ContinuousPosterior(Posterior):
         grid = self.variable.grid or Grid()
         if grid.high - grid.low < _MOST_TOLD * grid.step:
             points = grid.round(np.arange(grid.low, grid.high + grid.step / 2, grid.step))
-        masses = self._weigh(points[:, None])[:, 0] if len(points) else points
+        masses = np.array([self.probability(point) for point in points.tolist()])
         texts = [f"{point:g}" if unit is None else unit.text(point) for point in points.tolist()]
         shown = [f"{text}: {mass:.4g}" for text, mass in zip(texts, masses, strict=True) if mass > 0]
         listed = ", ".join([*shown[:8], *["..."] * (len(shown) > 8)])
