@@ -368,7 +368,9 @@ class PatternFinder:
                 return False
             numbers.append(amount[0])
             shapes.add(amount[1])
-        return len({group[:1] for group, _, _ in shapes} - {""}) <= 1
+        # without a symbol, parentheses around all are those of footnotes
+        is_amount = candidate.strip("0.,#") or any(style != "()" for *_, style in shapes)
+        return bool(is_amount) and len({group[:1] for group, _, _ in shapes} - {""}) <= 1
 
     def _follow(self, candidate: str, texts: Sequence[str]) -> bool:
         compiled, directives, signed = compile_pattern(candidate)

@@ -124,6 +124,21 @@ def test_heavy_tails_go_on_far_beyond_the_data():
     assert light.var() == pytest.approx(1, rel=0.1)
 
 
+@pytest.mark.parametrize("rows", [50, 400])
+@pytest.mark.parametrize("shape", ["uniform", "clipped", "whole numbers"])
+def test_hardly_a_number_is_farther_out_than_the_data_are_wide(shape, rows):
+    rng = np.random.default_rng(rows)
+    values = {
+        "uniform": rng.uniform(-3, 7, rows),
+        "clipped": np.clip(rng.normal(45, 16, rows), 18, 80),
+        "whole numbers": rng.integers(0, 40, rows).astype(float),
+    }[shape]
+    posterior, width = hb.Network([fitted(values)]).posterior("x"), np.ptp(values)
+    below = posterior.probability(hb.Interval(high=values.min() - width))
+    above = posterior.probability(hb.Interval(low=values.max() + width))
+    assert 0 < below + above < 0.01 / rows
+
+
 def test_rounded_values_give_the_density_of_what_was_rounded():
     values = np.round(np.random.default_rng(8).normal(0, 2, 4000))
     density = fitted(values)

@@ -90,6 +90,7 @@ def test_texts_of_a_pattern_are_recognized_and_written_again(pattern: str) -> No
         ["1.5", "2.5"],
         ["1,234", "2,345"],
         ["(a)", "(b)"],
+        ["(1)", "(2)"],
         ["(5 kg", "6 kg"],
         ["-(5)", "(6)"],
         ["1,2,3", "2"],

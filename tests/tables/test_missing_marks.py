@@ -212,3 +212,4 @@ def test_a_mark_hides_no_frequent_value_beside_it(mark: float) -> None:
     assert points == (0.0,)
     assert scale.points == tuple(sorted((0.0, mark)))
     assert "often 0;" in scale.describe()
+    assert "between" not in scale.describe()

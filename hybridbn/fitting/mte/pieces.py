@@ -27,6 +27,7 @@ _MOVES, _BEARABLE = (
     5.0,
 )  # rounds at most (a third of it for many splines), where what is lost is worth several pieces
 _STRAY = 5.0  # how far a logarithm may move when pieces are merged; more would be a spike's effect on its neighbors
+_FARTHER = 0.2  # how far the slow exponential beyond an edge reaches on average, in ranges of the data
 
 
 def select_knots(heights: Values, knots: Knots, most: int, price: Values | float) -> tuple[Knots, Values]:
@@ -259,7 +260,9 @@ def write_exponentials(
     """Write a spline, and what lies beyond its edges, as exponential pieces of mass one.
 
     Beyond an edge the density falls continuously, but within the distance that separates neighboring observations; a
-    second, slow exponential of half the tail's mass makes sure that values further out are unlikely, not impossible.
+    second, slow exponential of half the tail's mass makes sure that values further out are unlikely, not impossible:
+    its mean is a fifth of the range of the data away, so that held-out values of most columns are likelier than by
+    longer and by shorter tails, and one in 150 of what it holds is farther out than that range is wide.
     Values very far out have an exponential of their mass and mean distance.
 
     Parameters
@@ -293,7 +296,7 @@ def write_exponentials(
             low.append(float(ends[-1]) if side else limit)
             high.append(limit if side else float(ends[0]))
             top = math.exp(heights[-side]) * share
-            reach = max(1.0, float(places[-1] - places[0]) / 100.0)
+            reach = _FARTHER * float(places[-1] - places[0])
             slow = min(0.5 * whole.slack / reach, 0.5 * top)
             fast = max(2.0 * (top - slow) / whole.slack, 1.0 / reach)
             owner += [outermost, outermost]
