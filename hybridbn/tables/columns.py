@@ -218,6 +218,8 @@ class Column:
 
     def declare_ordered(self, *, codes: bool = True) -> Column:
         """Return the column with its numbers as ordered codes, or as numbers that are none."""
+        if self.fault is not None:
+            return self
         if self.cells.states is not None:
             raise TableError(
                 f"ordered={self.name!r}: the column holds text or truth values; give it an ordered type of categories,"
