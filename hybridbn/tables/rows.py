@@ -484,6 +484,19 @@ class Rows(ABC):
                 raise TableError(f"column {name!r} has no observed value in {len(self)} rows; leave it out")
         return self
 
+    def require_few_states(self, most: int, names: Iterable[str] | None = None) -> Self:
+        """Return the rows, or raise `TableError` where a discrete column has so many states that it must be an
+        identifier.
+        """
+        for name in self.names if names is None else names:
+            variable = self.variable(name)
+            if isinstance(variable, Discrete) and len(variable) > most:
+                raise TableError(
+                    f"column {name!r} has {len(variable)} states in {len(self)} rows and looks like an identifier; "
+                    f"leave it out, or allow more than {most} states"
+                )
+        return self
+
     # -- as text --------------------------------------------------------------------------------------------------
 
     def _is_read(self, name: str) -> bool:

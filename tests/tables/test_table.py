@@ -146,9 +146,11 @@ class TestTypes:
     def test_marker_words_are_ordinary_states_in_frames(self) -> None:
         assert Table({"c": ["NA", "nan", "", "None"]}).variable("c").states == ("", "NA", "None", "nan")  # type: ignore[union-attr]
 
-    def test_huge_cardinality_is_accepted(self) -> None:
+    def test_huge_cardinality_is_accepted_and_reported_on_request(self) -> None:
         table = Table({"c": [f"s{i}" for i in range(50_000)]})
         assert len(table.variable("c")) == 50_000  # type: ignore[arg-type]
+        with pytest.raises(TableError, match="'c' has 50000 states in 50000 rows and looks like an identifier"):
+            table.require_few_states(1000)
 
     def test_repr_shows_the_decision(self) -> None:
         lines = repr(Table(mixed(), discrete=["n"])).splitlines()

@@ -144,7 +144,7 @@ def test_learners_can_ask_for_rows_and_values() -> None:
         empty.variable("c")
     with pytest.raises(TableError, match="column 'x' has no observed value in 4 rows"):
         Table(frame(x=[np.nan] * 4)).require_values()
-    assert Table(frame()).require_rows(4).require_values().names == ("x", "c")
+    assert Table(frame()).require_rows(4).require_values().require_few_states(2).names == ("x", "c")
 
 
 @pytest.mark.parametrize(
