@@ -12,7 +12,7 @@ Kinds of axes
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -34,6 +34,8 @@ PRIOR_TAIL = 1e-17
 """The mass of the prior outside of the range that is taken for its whole."""
 FARTHER_TAIL = 1e-30
 """The mass outside of a wider range, by which one sees how fast the prior falls."""
+NEARER = 16.0
+"""The first cells grow from so many times nearer to the middle on than the steps in which peaks are looked for."""
 CENTRAL_TAIL = 1e-6
 """The mass outside of the range in which other parents are looked for that can account for what is observed."""
 WIDTHS_OF_PEAK = 5.0
@@ -171,7 +173,7 @@ class Ruler:
     reach: Values
 
     @classmethod
-    def of(cls, ends: tuple[Values, Values], central: tuple[Values, Values], nearer: float = 1.0) -> Ruler:
+    def of(cls, ends: tuple[Values, Values], central: Sequence[Values], nearer: float = 1.0) -> Ruler:
         """Return the ruler of ranges, nearly all of whose mass is between `central` ends; where tails are heavy, steps
         grow from so many times nearer on.
         """
@@ -298,6 +300,11 @@ class PriorReach(NamedTuple):
     central: tuple[float, float]
     expected: tuple[float, float]
 
+    def measure_fall(self, points: Values) -> Values:
+        """Return by how much the logarithm of the prior has fallen at points past its reach, where it does not end."""
+        below, above = (slope if math.isfinite(slope) else 0.0 for slope in self.slopes)
+        return np.asarray(below * np.maximum(self.low - points, 0.0) + above * np.maximum(points - self.high, 0.0))
+
 
 def find_prior_reaches(problem: Problem) -> Mapping[str, PriorReach]:
     """Return how far the prior of every continuous variable reaches, parents first; it is kept with the problem."""
@@ -329,7 +336,8 @@ def _find_expected_values(problem: Problem, name: str, reaches: Mapping[str, Pri
         # past what the parents account for, a value pulls them, and the prior holds them where it falls more steeply
         slopes = np.abs(regression.coefficients)
         steepest = slopes.max(axis=tuple(range(slopes.ndim - 1)), initial=1e-300)
-        held = min((min(reaches[p].slopes) / b for p, b in zip(parents, steepest, strict=True)), default=math.inf)
+        with np.errstate(over="ignore"):  # where a parent counts for nothing
+            held = min((min(reaches[p].slopes) / b for p, b in zip(parents, steepest, strict=True)), default=math.inf)
         for low, high, sd in regression.locate_peaks(name, within):
             slack = held * sd**2 / len(problem.potentials)
             least, most = max(least, float(np.max(low - slack))), min(most, float(np.min(high + slack)))

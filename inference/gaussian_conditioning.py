@@ -160,7 +160,7 @@ class Regressions:
             offset = self.compute_residuals(np.arange(len(start)), start)
             offset += (center - start)[:, self.children] / self.spread
         far = free[:, self.children] & (np.abs(offset) > FAR)
-        reach = np.abs(self.matrix).max(axis=(0, 1), initial=np.finfo(float).tiny)
+        reach = np.abs(self.matrix).max(axis=(0, 1), initial=1e-290)
         return Origin(center, offset, np.where(far.any(), -1.0, FAR / reach))
 
     def compute_residuals(self, configuration: Codes, values: Values) -> Values:

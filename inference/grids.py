@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TooWide
 from hybridbn.inference.axes import (
     CENTRAL_TAIL,
+    NEARER,
     ORDER,
     Axis,
     NodeAxis,
@@ -45,15 +46,16 @@ from hybridbn.inference.axes import (
 )
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.elimination.compilers import compile_program
-from hybridbn.inference.elimination.factors import FactorSource, PatternProgram, PotentialSource
+from hybridbn.inference.elimination.factors import (
+    FactorSource,
+    PatternProgram,
+    PointwiseMarginal,
+    PotentialSource,
+    evaluate_factors,
+)
 from hybridbn.inference.elimination.program import Factor, Program
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.modes import (
-    PointwiseMarginal,
-    evaluate_factors,
-    find_modes_along,
-    find_modes_of_root,
-)
+from hybridbn.inference.modes import find_modes_along, find_modes_of_root
 from hybridbn.variables import Continuous, Values, shorten
 
 START_CELLS = 24
@@ -66,8 +68,6 @@ MOST_AT_FIRST = 1e7
 """A table of two variables with nodes and more cells than this starts with fewer cells of each."""
 MOST_CELLS = 1024
 """The largest number of cells of a variable; rows that need more end with the error reached."""
-NEARER = 16.0
-"""The first cells grow from so many times nearer to the middle on than the steps in which peaks are looked for."""
 NEGLIGIBLE = 46.0
 """Cells whose log density is farther below the largest are dropped: e^-46 = 1e-20."""
 SETTLED = 1e-6
@@ -327,12 +327,13 @@ def assess_cells(
         slope = np.where(np.isfinite(peak), peak - lowest, 0.0)
         log_half = np.log(np.where(used, width / 2, 1.0))
         ends = [np.where(unknown, -np.inf, density[:, node] - log_half - np.log(total)) for node in (0, -1)]
+        heights = peak - log_half + top
     # between its nodes, a smooth density exceeds its values at the nodes by no more than their variation
     bound = np.where(used, peak + 2 * slope + np.log(2.0), -np.inf)
     coefficients = np.matmul(transform * (2 / weights), shares)
     tail = np.abs(coefficients[:, -2:]).max(axis=1) / divisor
     hidden = measure_hidden_kinks(axis, coefficients) / divisor
-    noise = measure_rounding_noise(axis, slope, peak - log_half + top) * np.abs(coefficients).max(axis=1) / divisor
+    noise = measure_rounding_noise(axis, slope, heights) * np.abs(coefficients).max(axis=1) / divisor
     share = tolerance / np.maximum(used.sum(axis=0), 1)
     # where a narrow mode ends next to a wide one, the nodes of the next cell see the wide one alone
     keep = used & ((bound > -NEGLIGIBLE) | (hidden > share))
@@ -473,7 +474,6 @@ def _lay_first_cells(
             if len(breaks):
                 breaks = breaks if breaks.ndim == 2 else np.broadcast_to(breaks[:, None], (len(breaks), evidence.rows))
                 points.append(np.clip(breaks, low, high))
-
         variable = touching[0].variable(name)
         assert isinstance(variable, Continuous)
         least, most = clip_to_support(problem, variable, nowhere, -nowhere, evidence)
@@ -744,7 +744,10 @@ def _first_edges(problem: Problem, name: str, low: float, high: float) -> Values
     breaks = [np.ravel(potential.breaks(name, {})) for potential in touching]
     own = problem.potentials.get(name)
     if own is not None and own.opaque and not any(isinstance(parent, Continuous) for parent in own.parents):
-        breaks.append(find_modes_of_root(own).edges)
+        modes = find_modes_of_root(own)
+        if modes.unseen.any():
+            return np.linspace(low, high, _most_cells(problem) + 2)
+        breaks.append(modes.edges)
     inner = np.concatenate([np.linspace(low, high, count + 1), *breaks])
     return np.unique(inner[(inner >= low) & (inner <= high)])
 

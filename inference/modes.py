@@ -10,17 +10,11 @@ them at multiples of the distance at which the function falls; jumps are bisecte
 nothing is seen, the steps become as small as `MOST_POINTS` allow, and numbers of few digits are tried too. What would
 need still smaller steps has an error of one. A peak that is narrower than a tenth of the steps and stands on a function
 that is positive everywhere can be missed.
-
-The log marginals of variables with nodes, from which grids are judged, are computed here as well: in logarithms, which
-do not underflow however far out the posterior is. Where one variable has nodes, its log marginal at a node depends on
-that node and on the row alone. So cells of earlier rounds of refinement keep their values, and only new ones are
-evaluated, those of all rows together.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -30,7 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.inference.axes import CENTRAL_TAIL, ORDER, Axis, NodeAxis, Ruler, arrange_by_row, find_evidence_ranges
+from hybridbn.inference.axes import (
+    CENTRAL_TAIL,
+    NEARER,
+    PRIOR_TAIL,
+    PriorReach,
+    Ruler,
+    arrange_by_row,
+    find_evidence_ranges,
+    find_prior_reaches,
+)
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.potentials.base import Potential
@@ -76,6 +79,12 @@ NARROW_MODE = 1 / 24
 """Peaks that are wider, relative to the range, need no edges of their own."""
 PLACES_OF_HIDDEN = 8
 """The places of other hidden variables at which one looks along a variable."""
+FIRST_EDGES = 25
+"""The edges of cells from which on it is tried whether a grid sees all mass."""
+NARROWER = 32
+"""Mass in cells that are so many times narrower may be missed by the nodes."""
+MOST_MISSED = 1e-6
+"""The mass that may be missing: as much as densities may differ from one in it."""
 SAME_EDGE = 1e-9
 MOST_STATE_CASES = 32
 BLOCK = 1024
@@ -126,7 +135,7 @@ def find_modes(
     even: Sequence[int] = EVEN_STEPS,
     scale: float = np.inf,
     trail: tuple[Trail, Values] | None = None,
-    central: tuple[Values, Values] | None = None,
+    central: Sequence[Values] | None = None,
 ) -> ModeEdges:
     """Find the narrow peaks and the jumps of functions of one variable, a function a row.
 
@@ -527,7 +536,8 @@ def find_modes_along(
         rows = np.arange(evidence.rows) if own else np.flatnonzero(child.observed if child is not None else ())
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
-            searched = potential, name, evidence, ends, block, scale, problem.conditioned
+            prior = None if own else find_prior_reaches(problem).get(name)
+            searched = potential, name, evidence, ends, block, scale, problem.conditioned, prior
             looks = [_find_modes_of_potential(*searched, place, central) for place in places]
             for several in zip(*looks, strict=True):
                 yield block, _keep_common_edges(several, len(block)) if hidden else several[0]
@@ -598,37 +608,78 @@ def find_modes_of_root(potential: Potential) -> ModeEdges:
     """
     kept = vars(potential).setdefault("_found_modes", [])
     if not kept:
-        name = potential.child.name
-        nothing = Evidence({}, 1, single=True)
-        states = math.prod(len(parent) for parent in potential.parents if isinstance(parent, Discrete))
-        low, high = (np.array([np.clip(end, -1e150, 1e150)]) for end in potential.support(name, 1e-17))
-        least, most = (np.array([end]) for end in potential.support(name, 0.0))
-        found = list(
-            _find_modes_of_potential(
-                potential,
-                name,
-                nothing,
-                (least, most),
-                np.zeros(1, np.intp),
-                potential.scale(name),
-                None,
-                {name: (low, high)},
-                (low, high),
-                (max(EVEN_STEPS_OF_ROOTS // states, EVEN_STEPS[0]), MOST_POINTS),
-            )
+        name, states = potential.child.name, [range(len(p)) for p in potential.parents if isinstance(p, Discrete)]
+        cases = np.array(list(itertools.product(*states)), dtype=np.intp)
+        given: dict[str, NDArray[Any]] = {p.name: codes for p, codes in zip(potential.parents, cases.T, strict=True)}
+        ends, interval, central = (
+            [np.full(len(cases), np.clip(end, -limit, limit)) for end in potential.support(name, tail)]
+            for tail, limit in ((0.0, np.inf), (PRIOR_TAIL, 1e150), (CENTRAL_TAIL, 1e150))
         )
-        bottom, top = np.min([modes.low for modes in found], axis=0), np.max([modes.high for modes in found], axis=0)
-        kept.append(
-            ModeEdges(
-                np.concatenate([modes.rows for modes in found]),
-                np.concatenate([modes.edges for modes in found]),
-                np.where(bottom < low, bottom, np.inf),
-                np.where(top > high, top, -np.inf),
-                np.zeros(1, dtype=bool),  # next to its heavy tails, any peak is narrow
-            )
-        )
-    modes: ModeEdges = kept[0]
-    return modes
+
+        def logs(points: Values, owner: NDArray[np.intp]) -> Values:
+            return evaluate(potential, given, owner, points, log=True)
+
+        marks = np.repeat(np.ravel(potential.breaks(name, {}))[:, None], len(cases), axis=1)
+        few = max(EVEN_STEPS_OF_ROOTS // len(cases), EVEN_STEPS[0]), MOST_POINTS
+        searched: dict[str, Any] = {"marks": marks, "scale": potential.scale(name)}
+        looks = (few, interval), (few, interval), ((MOST_POINTS,), central)
+        modes = _find_whole_mass(potential, given, logs, interval, ends, central, looks, **searched)
+        bottom, top = modes.low.min(keepdims=True), modes.high.max(keepdims=True)
+        low, high = (np.where(bottom < interval[0][:1], bottom, np.inf), np.where(top > interval[1][:1], top, -np.inf))
+        kept.append(ModeEdges(modes.rows * 0, modes.edges, low, high, modes.unseen.any(keepdims=True)))
+    result: ModeEdges = kept[0]
+    return result
+
+
+def _find_whole_mass(
+    potential: Potential,
+    given: Mapping[str, NDArray[Any]],
+    logs: LogFunctions,
+    interval: Sequence[Values],
+    ends: Sequence[Values],
+    central: Sequence[Values],
+    looks: Sequence[tuple[Sequence[int], Sequence[Values]]],
+    *,
+    marks: Values,
+    scale: float,
+) -> ModeEdges:
+    """Find the modes of a density of its child, looking more closely until a grid with edges around them sees all of
+    its mass, which is one.
+    """
+    ruler = Ruler.of((interval[0], interval[1]), central, NEARER)
+    for number, (even, middle) in enumerate(looks):
+        modes = _find_modes_within(logs, interval, ends, marks=marks, even=even, scale=scale, central=middle)
+        rows, places, missing = _find_unresolved(potential, given, modes, ruler)
+        if not missing.any() and (number or not len(places)):
+            break
+        marks = np.concatenate([marks, arrange_by_row(rows, places, len(ruler.low), ruler.low)])
+    # where all mass was found no peak was missed, and next to heavy tails, any peak is narrow
+    return replace(modes, unseen=missing)
+
+
+def _find_unresolved(
+    potential: Potential, given: Mapping[str, NDArray[Any]], modes: ModeEdges, ruler: Ruler
+) -> tuple[NDArray[np.intp], Values, NDArray[np.bool_]]:
+    """Return places of mass that is too narrow for a grid with edges around modes, after their rows, and the rows in
+    which such a grid misses mass.
+    """
+    around = arrange_by_row(modes.rows, modes.edges, len(ruler.low), ruler.low)
+    edges = np.sort(np.concatenate([ruler.mark(np.linspace(0.0, 1.0, FIRST_EDGES)), around]), axis=0)
+    missing = np.zeros(len(ruler.low), dtype=bool)
+    try:
+        cells = potential.lay_cells(given, edges)
+        missing = cells.totals < 1 - MOST_MISSED
+        if missing.any():
+            cells = potential.lay_cells(given)
+    except NetworkError:  # it may be undefined somewhere
+        return np.empty(0, dtype=np.intp), np.empty(0), missing
+    rows, number = np.nonzero(cells.masses > MOST_MISSED**2)
+    low, high = (ends[rows, number] for ends in cells[:2])
+    # the edges of all rows, of which there may be more
+    edges, middle = np.unique(edges), low / 2 + high / 2
+    after = np.clip(np.searchsorted(edges, middle), 1, len(edges) - 1)
+    narrow = edges[after] - edges[after - 1] > NARROWER * (high - low)
+    return rows[narrow], potential.point_cells.move_below(middle[narrow]), missing
 
 
 def _find_modes_of_evidence(
@@ -641,10 +692,7 @@ def _find_modes_of_evidence(
         own, strict, middle = ((pair[0][here], pair[1][here]) for pair in (interval, ends, central))
         searched: dict[str, Any] = {"marks": breaks[:, None], "even": EVEN_STEPS_OF_FUNCTIONS, "central": middle}
         with np.errstate(all="ignore"):  # overflow far out does not matter
-            try:
-                modes = find_modes(logs, *own, *strict, **searched)
-            except TableError:  # it may be undefined outside the range
-                modes = find_modes(logs, *own, *own, **searched)
+            modes = _find_modes_within(logs, own, strict, **searched)
         edges = np.concatenate([modes.edges, breaks])
         yield np.array([row]), replace(modes, rows=np.zeros(len(edges), dtype=np.intp), edges=edges)
 
@@ -668,12 +716,12 @@ def _find_modes_of_potential(
     rows: NDArray[np.intp],
     scale: float,
     conditioned: tuple[str, dict[Any, Trail]] | None,
+    prior: PriorReach | None,
     ranges: Mapping[str, tuple[Values, Values]],
     central: tuple[Values, Values],
-    even: Sequence[int] = EVEN_STEPS,
 ) -> Iterator[ModeEdges]:
     """Look along one variable of a potential; what is hidden of the others is in all its states, or in the middle of
-    its range.
+    its range. Past the reach of a prior it falls as the prior does.
     """
     given: dict[str, NDArray[Any]] = {}
     free = []
@@ -695,106 +743,42 @@ def _find_modes_of_potential(
     marks = np.concatenate([breaks, *(values[None] for values, _ in within.values())])
     low, high = (end[rows] for end in ranges[name])
     middle = central[0][rows], central[1][rows]
+    told = evidence.findings.get(name)
+    # of what is known to lie in an interval there is less
+    whole = name == potential.child.name and conditioned is None and (told is None or not told.confined[rows].any())
     for states in itertools.islice(itertools.product(*(range(len(variable)) for variable in free)), MOST_STATE_CASES):
         filled = dict(given)
         for variable, state in zip(free, states, strict=True):
             filled[variable.name] = np.where(filled[variable.name] < 0, state, filled[variable.name])
 
         def logs(points: Values, owner: NDArray[np.intp], filled: Mapping[str, Any] = filled) -> Values:
-            return evaluate(potential, filled, owner, points, log=True, along=name)
+            logs = evaluate(potential, filled, owner, points, log=True, along=name)
+            return logs if prior is None else logs - prior.measure_fall(points)
 
         trail = None
         if conditioned is not None:
             number, trails = conditioned
             place = given.get(number, np.zeros(len(rows)))
             trail = trails.setdefault((potential.child.name, name, *states), Trail()), place
-        try:
-            yield find_modes(logs, low, high, ends[0][rows], ends[1][rows], marks, even, scale, trail, middle)
-        except NetworkError:  # it may be undefined outside the range
-            yield find_modes(logs, low, high, low, high, marks, even, scale, trail, middle)
+        searched: dict[str, Any] = {"marks": marks, "scale": scale}
+        strict = [end[rows] for end in ends]
+        if whole:
+            looks = [(EVEN_STEPS, middle)] * 2
+            yield _find_whole_mass(potential, filled, logs, (low, high), strict, middle, looks, **searched)
+        else:
+            yield _find_modes_within(logs, (low, high), strict, trail=trail, central=middle, **searched)
+
+
+def _find_modes_within(
+    logs: LogFunctions, interval: Sequence[Values], ends: Sequence[Values], **searched: Any
+) -> ModeEdges:
+    """Find modes up to the ends, or in the interval alone where a function is undefined outside of it."""
+    try:
+        return find_modes(logs, *interval, *ends, **searched)
+    except (NetworkError, TableError):
+        return find_modes(logs, *interval, *interval, **searched)
 
 
 def _replace_poles(logs: Values) -> Values:
     """Return logarithms with neither NaN nor poles."""
     return np.where(logs < np.inf, logs, -np.inf)
-
-
-def evaluate_factors(problem: Problem, axes: Mapping[str, Axis], evidence: Evidence) -> dict[int, Values]:
-    """Return the logarithms of all factors of a problem, by number."""
-    return {number: source.logs(axes, evidence) for number, source in enumerate(problem.sources)}
-
-
-@dataclass(frozen=True)
-class _Evaluated:
-    """The cells of some rows, ascending, and the log marginals at their nodes without weights (cells, ORDER, rows)."""
-
-    rows: NDArray[np.intp]
-    low: Values
-    high: Values
-    logs: Values
-
-
-@dataclass
-class PointwiseMarginal:
-    """Evaluates the log marginal of the only variable with nodes; rows come again with some cells halved."""
-
-    problem: Problem
-    _batches: list[_Evaluated] = field(default_factory=list)
-
-    def evaluate(self, axis: NodeAxis, rows: NDArray[np.intp], evidence: Evidence) -> Values:
-        """Return the log marginal at the nodes with the logarithms of their weights, (nodes, rows).
-
-        Parameters
-        ----------
-        rows : ndarray of ascending row numbers, all of which were together in earlier rounds
-        evidence : that of these rows
-        """
-        (name,) = self.problem.nodes
-        finding = evidence.findings.get(name)
-        used = axis.high > axis.low
-        if finding is not None:
-            # an observed value has the first node
-            used[0] |= finding.observed
-        logs = np.full((len(axis.low), ORDER, len(rows)), -np.inf)
-        known = self._recall(axis, rows, logs)
-        cell, row = np.nonzero(used & ~known)
-        if len(cell):
-            points = axis.points.reshape(-1, ORDER, len(rows))[cell, :, row].T
-            ends = axis.low[cell, row][None], axis.high[cell, row][None]
-            axes: Mapping[str, Axis] = {
-                **self.problem.axes,
-                name: NodeAxis(*ends, np.ascontiguousarray(points), np.ones(points.shape)),
-            }
-            logs[cell, :, row] = self._evaluate_cells(axes, evidence.take(row, len(row)), rows[row]).T
-        batch = _Evaluated(rows, axis.low, axis.high, logs)
-        self._batches = [other for other in self._batches if other.rows[0] > rows[-1] or other.rows[-1] < rows[0]]
-        self._batches.append(batch)
-        with np.errstate(divide="ignore"):
-            return logs.reshape(-1, len(rows)) + np.log(axis.weights)
-
-    def _evaluate_cells(self, axes: Mapping[str, Axis], evidence: Evidence, rows: NDArray[np.intp]) -> Values:
-        """Return the log marginal at the nodes of cells, each of the row with that number and evidence."""
-        (logs,) = self.problem.placement.run_log(evaluate_factors(self.problem, axes, evidence))
-        return logs if logs.ndim == 2 else np.repeat(logs[:, None], evidence.rows, axis=1)
-
-    def _recall(self, axis: NodeAxis, rows: NDArray[np.intp], logs: Values) -> NDArray[np.bool_]:
-        """Fill in what was evaluated in the last round, and return for which cells (cells, rows)."""
-        known = np.zeros(axis.low.shape, dtype=bool)
-        for batch in self._batches:
-            place = np.minimum(np.searchsorted(batch.rows, rows), len(batch.rows) - 1)
-            if not (batch.rows[place] == rows).all():
-                continue
-            low, high = batch.low[:, place], batch.high[:, place]
-            _, code = np.unique(np.concatenate([low, axis.low]), return_inverse=True)
-            keys = code.reshape(-1, len(rows)) * len(rows) + np.arange(len(rows))
-            # cells of width zero at the end of a row come last among those with the same key
-            before, now = keys[: len(low)].ravel(), keys[len(low) :].ravel()
-            order = np.argsort(before, kind="stable")
-            match = order[np.minimum(np.searchsorted(before[order], now), len(order) - 1)]
-            same = (before[match] == now) & (high.ravel()[match] == axis.high.ravel()) & (axis.high > axis.low).ravel()
-            chosen = np.flatnonzero(same)
-            old_cell, row = np.divmod(match[chosen], len(rows))
-            logs[chosen // len(rows), :, row] = batch.logs[old_cell, :, place[row]]
-            known.ravel()[chosen] = True
-            break
-        return known

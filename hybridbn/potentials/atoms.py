@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,9 @@ from hybridbn.potentials.base import (
 )
 from hybridbn.potentials.multinomial import Multinomial, as_number_array
 from hybridbn.variables import Continuous, Discrete, Values, Variable
+
+if TYPE_CHECKING:
+    from hybridbn.potentials.cell_quadrature import IntegrationCells
 
 OTHER = "other"
 """The state of the component that is the density."""
@@ -154,11 +157,15 @@ class Atoms(Potential):
         """Evaluate the logarithm of the mass at the points, and of the density elsewhere."""
         name = self.child.name
         codes, lengths = self.point_cells.mark(axes[name])
-        component = np.asarray(self.component.log_on({**axes, name: codes}))
+        states = codes, np.full_like(codes, len(self.points))
+        component, other = (np.asarray(self.component.log_on({**axes, name: each})) for each in states)
         at_point, lengths = (
             spread({**axes, name: array}, self.scope)[-1] for array in (codes < len(self.points), lengths)
         )
-        return np.where(at_point, component - lengths, component + self.density.log_on(axes))
+        density = other + self.density.log_on(axes)
+        # far from zero cells are not so short that the density in them were nothing
+        in_cell = np.logaddexp(component - lengths, density) if lengths.any() else component
+        return np.where(at_point, np.where(lengths == 0, component, in_cell), density)
 
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Integrate over cells, which are closed below, the last one above too."""
@@ -190,6 +197,10 @@ class Atoms(Potential):
         if name != self.child.name:
             return low, high
         return np.minimum(low, self.point_cells.low[0]), np.maximum(high, self.point_cells.high[-1])
+
+    def lay_cells(self, given: Axes, edges: Values | None = None) -> IntegrationCells:
+        """Return the cells of the density; the points have cells of their own."""
+        return self.density.lay_cells(given, edges)
 
     def as_components(self) -> Components | None:
         """Return the probabilities, and the regression that the density is, with the points as constants."""

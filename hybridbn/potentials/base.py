@@ -36,6 +36,7 @@ from hybridbn.variables import Codes, Continuous, Discrete, Grid, Values, Variab
 if TYPE_CHECKING:
     from hybridbn.potentials.atoms import PointMarks
     from hybridbn.potentials.cases import Boxes
+    from hybridbn.potentials.cell_quadrature import IntegrationCells
     from hybridbn.potentials.gaussian import LinearGaussian
     from hybridbn.potentials.multinomial import Multinomial
     from hybridbn.potentials.softmax import Softmax
@@ -285,6 +286,20 @@ class Potential(Registered, ABC):
         from hybridbn.potentials.cell_quadrature import find_scale
 
         return find_scale(self, name)
+
+    def lay_cells(self, given: Axes, edges: Values | None = None) -> IntegrationCells:
+        """Return cells on which quadrature of a continuous child agrees with itself, for every row of its parents.
+
+        Parameters
+        ----------
+        given : value arrays (rows,) of the parents
+        edges : ndarray (edges, rows), ascending, of the cells to begin with; by default the peak is looked for
+        """
+        from hybridbn.potentials import cell_quadrature
+
+        if edges is None:
+            return cell_quadrature.lay_cells(self, given, 0.0)
+        return cell_quadrature.halve_cells(self, given, edges)
 
     @property
     def point_cells(self) -> PointCells:

@@ -90,7 +90,7 @@ def lay_shared_cells(potential: Potential, given: Axes, tail: float = TAIL) -> I
     left = np.searchsorted(chosen, others) - 1
     shared = {name: values[others] for name, values in given.items()}
     try:
-        between = _halve_cells(potential, shared, _join_edges(known, left))
+        between = halve_cells(potential, shared, _join_edges(known, left))
     except NetworkError:
         return lay_cells(potential, given, tail)
     like = np.abs(between.totals - known.totals[left]) <= _SAME_MASS
@@ -137,13 +137,13 @@ def lay_cells(potential: Potential, given: Axes, tail: float = TAIL) -> Integrat
     failure: NetworkError | None = None
     for reach in REACHES:
         try:
-            return _halve_cells(potential, given, lay_edges(potential, given, reach, tail))
+            return halve_cells(potential, given, lay_edges(potential, given, reach, tail))
         except NetworkError as error:
             failure = failure or error
     raise failure or NetworkError(f"{potential.child.name!r} can't be integrated")
 
 
-def _halve_cells(potential: Potential, given: Axes, edges: Values) -> IntegrationCells:
+def halve_cells(potential: Potential, given: Axes, edges: Values) -> IntegrationCells:
     """Halve the cells between edges (edges, rows) until quadrature agrees with itself."""
     rows = edges.shape[1]
     owner = np.tile(np.arange(rows), len(edges) - 1)

@@ -37,6 +37,7 @@ from hybridbn.inference.axes import (
 )
 from hybridbn.inference.compilation import Problem, problem_of
 from hybridbn.inference.elimination.factors import (
+    PointwiseMarginal,
     RowGroup,
     group_rows,
     normalize,
@@ -58,7 +59,6 @@ from hybridbn.inference.grids import (
     start_cells,
     table_size,
 )
-from hybridbn.inference.modes import PointwiseMarginal
 from hybridbn.inference.posteriors.continuous import Density
 from hybridbn.inference.posteriors.grid import PiecewisePosterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
@@ -673,9 +673,35 @@ def compute_densities(part: Solution, targets: Mapping[int, str]) -> dict[int, D
     for number, *arrays in compute_mixtures(part, targets):
         mixture = (array.reshape(-1, array.shape[-1]) for array in arrays)
         name = targets[number]
-        cells = problem.potentials[name].point_cells
-        densities[number] = GaussianPosterior.of(problem.continuous_variable(name), *mixture, point_cells=cells)
+        variable, cells = problem.continuous_variable(name), problem.potentials[name].point_cells
+        gains = _measure_tails(part, problem.scopes[number], *arrays[:2])
+        densities[number] = GaussianPosterior.of(variable, *mixture, point_cells=cells, gains=gains)
     return densities
+
+
+def _measure_tails(part: Solution, scope: Sequence[str], table: Values, means: Values) -> Values:
+    """Return what mean and variance (2, rows) of a mixture gain from the tails beyond the grids of its scope, along
+    which the means (*scope, rows) of its parts are linear; NaN where a tail is too heavy.
+    """
+    gains = np.zeros((2, table.shape[-1]))
+    for place, name in enumerate(scope):
+        axis = part.axes[name]
+        if not isinstance(axis, NodeAxis):
+            continue
+        masses, means_along = np.moveaxis(table, place, 0), np.moveaxis(means, place, 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slopes = (means_along[-1] - means_along[0]) / (axis.points[-1] - axis.points[0])
+        own = masses.reshape(len(masses), -1, masses.shape[-1]).sum(axis=1)
+        variable, cells = part.problem.continuous_variable(name), part.problem.potentials[name].point_cells
+        inner, tails = PiecewisePosterior.of(variable, axis.low, axis.high, own, cells).integrate_moments()
+        if tails.any():
+            # the mixture has parts in the outermost cells, too, which are left out there
+            everywhere = PiecewisePosterior(variable, axis.low, axis.high, own, False, part.error, None, cells)
+            tails = np.where(tails == 0, 0.0, inner + tails - everywhere.integrate_moments()[0])
+        for order, tail in enumerate(tails, 1):
+            moved = np.sum((masses.sum(axis=0) * slopes**order).reshape(-1, len(tail)), axis=0)
+            gains[order - 1] += np.where((tail == 0) | (moved == 0), 0.0, moved * tail)
+    return gains
 
 
 def compute_mixtures(part: Solution, targets: Mapping[int, str]) -> Iterator[tuple[int, Values, Values, Values]]:

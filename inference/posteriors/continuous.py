@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hybridbn.errors import TableError
+from hybridbn.errors import TableError, warn_user
 from hybridbn.inference.axes import ORDER, as_slice, node_axis
 from hybridbn.inference.evidence import Interval
 from hybridbn.inference.posteriors.base import Posterior, compute_entropy
@@ -303,6 +303,17 @@ class Density(ContinuousPosterior):
     @abstractmethod
     def moments(self) -> tuple[Values, Values]:
         """Return mean and variance (rows,)."""
+
+    def _add_tails(self, inner: Values, gains: Values) -> tuple[Values, Values]:
+        """Return mean and variance with what tails add, and warn where they have none."""
+        missing = (np.isnan(gains) & ~np.isnan(inner)).any(axis=1)
+        if missing.any():
+            warn_user(
+                f"{self.variable.name!r} has no {'mean' if missing[0] else 'variance'}, or none that could be told:"
+                " its density has too heavy a tail; ask for quantiles instead",
+            )
+        mean, variance = inner + gains
+        return mean, variance
 
     def _moments(self) -> tuple[Values, Values]:
         """Return mean and variance, worked out in blocks of rows."""

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.polynomial.legendre import legval
 from numpy.typing import NDArray
 
-from hybridbn.errors import warn_user
 from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre, node_axis, pack_cells
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence
@@ -85,12 +84,29 @@ class PiecewisePosterior(Density):
     def _width(self) -> int:
         return 3 * ORDER * len(self._low)
 
+    @property
+    def error(self) -> Any:
+        """Estimated absolute error of the probabilities, with what lies beside points in their cells."""
+        points, low, high = (ends[:, None, None] for ends in self._point_cells)
+        width = np.where(self._high > self._low, self._high - self._low, np.inf)
+        density = self._masses.reshape(len(width), ORDER, -1).sum(axis=1) / width
+        beside = np.where((self._high == low) | (self._low == high), density, 0.0).max(axis=1, initial=0.0)
+        far = np.maximum(np.abs(high - points), np.abs(low - points))[:, 0]
+        return self._rows_first(np.maximum(self._error, (beside * far).sum(axis=0)))
+
     def moments(self) -> tuple[Values, Values]:
         """Return mean and variance (rows,) with what lies beyond the grid; NaN where a tail is too heavy for them."""
+        return self._add_tails(*self.integrate_moments())
+
+    def integrate_moments(self) -> tuple[Values, Values]:
+        """Return mean and variance on the grid, and what they gain beyond it (2, rows each); NaN where that can't be
+        told.
+        """
         points = self._point_cells.snap(node_axis(self._low, self._high).points)
         mean, orders = np.sum(points * self._masses, axis=0), np.array([[1], [2]])
-        moments = np.stack([mean, np.sum((points - mean) ** 2 * self._masses, axis=0)])
-        scales = np.stack([np.sum(np.abs(points - mean) * self._masses, axis=0), moments[1]])
+        inner = np.stack([mean, np.sum((points - mean) ** 2 * self._masses, axis=0)])
+        gains = np.zeros_like(inner)
+        scales = np.stack([np.sum(np.abs(points - mean) * self._masses, axis=0), inner[1]])
         rows, last = np.arange(len(mean)), (self._high > self._low).sum(axis=0) - 1
         for sign, cell, limit in zip((-1, 1), (last * 0, last), self.variable.domain, strict=True):
             x, masses = (
@@ -103,15 +119,9 @@ class PiecewisePosterior(Density):
                 gain, excess = density * distance ** (orders + 1) / scales, power - orders - 1
                 exists = gain * doubt < MOST_DOUBT * excess * np.abs(excess)
                 beyond = np.where(exists, sign**orders * gain * scales / excess, np.where(gain > LEAST, np.nan, 0.0))
-                moments += np.where(open_end, beyond, 0.0)
-        moments[1] += 0 * moments[0]
-        missing = (np.isnan(moments) & ~np.isnan(scales)).any(axis=1)
-        if missing.any():
-            warn_user(
-                f"{self.variable.name!r} has no {'mean' if missing[0] else 'variance'}, or none that could be told:"
-                " its density has too heavy a tail; ask for quantiles instead",
-            )
-        return moments[0], moments[1]
+                gains += np.where(open_end, beyond, 0.0)
+        gains[1] += 0 * gains[0]
+        return inner, gains
 
     def _local_coefficients(self, cell: NDArray[np.intp]) -> Values:
         """Legendre coefficients of the density times half its cell's width, in one cell a point: (ORDER, m, rows)."""

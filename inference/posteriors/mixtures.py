@@ -33,10 +33,11 @@ NEAR_VARIANCE, NEAR_MEAN = 0.02, 0.1
 class GaussianPosterior(Density):
     """A mixture of normal distributions: weights, means and variances (components, rows).
 
-    A part of variance zero is a value that has mass: one of the points, or one that was observed.
+    A part of variance zero is a value that has mass: one of the points, or one that was observed. What mean and
+    variance gain from tails that have no parts, because they lie beyond grids, is in `gains` (2, rows).
     """
 
-    _by_row = ("_weights", "_means", "_variances")
+    _by_row = ("_weights", "_means", "_variances", "_gains")
 
     def __init__(
         self,
@@ -48,9 +49,11 @@ class GaussianPosterior(Density):
         error: Values,
         log_evidence: Any,
         point_cells: PointCells = NO_POINTS,
+        gains: Values | None = None,
     ):
         super().__init__(variable, single, error, log_evidence)
         self._weights, self._means, self._variances = weights, means, variances
+        self._gains = np.zeros((2, weights.shape[1])) if gains is None else gains
         self._point_cells = point_cells
 
     @classmethod
@@ -62,15 +65,16 @@ class GaussianPosterior(Density):
         variances: Values,
         *,
         point_cells: PointCells = NO_POINTS,
+        gains: Values | None = None,
     ) -> GaussianPosterior:
-        """Return the density for rows that are to be joined; parts without weight are left out."""
-        if len(weights) > MANY:
+        """Return the density for rows that are to be joined; parts without weight are left out, but not of tails."""
+        if len(weights) > MANY and (gains is None or not gains.any()):
             used = ~(weights < NOTHING)
             most = max(int(used.sum(axis=0).max(initial=1)), 1)
             if most < 0.8 * len(weights):
                 order = np.argsort(~used, axis=0, kind="stable")[:most]
                 weights, means, variances = (np.take_along_axis(a, order, axis=0) for a in (weights, means, variances))
-        return cls(variable, weights, means, variances, False, np.zeros(weights.shape[1]), None, point_cells)
+        return cls(variable, weights, means, variances, False, np.zeros(weights.shape[1]), None, point_cells, gains)
 
     @property
     def error(self) -> Any:
@@ -88,11 +92,12 @@ class GaussianPosterior(Density):
         return 1.0 if name == "_variances" else 0.0
 
     def moments(self) -> tuple[Values, Values]:
-        """Return mean and variance (rows,)."""
+        """Return mean and variance (rows,); NaN where a tail is too heavy for them."""
         if len(self._weights) == 1:
             return self._weights[0] * self._means[0], self._weights[0] * self._variances[0]
         mean = np.sum(self._weights * self._means, axis=0)
-        return mean, np.sum(self._weights * (self._variances + (self._means - mean) ** 2), axis=0)
+        variance = np.sum(self._weights * (self._variances + (self._means - mean) ** 2), axis=0)
+        return self._add_tails(np.stack([mean, variance]), self._gains)
 
     def _standardize(self, x: Values) -> tuple[Values, Values]:
         """Return standardized points and standard deviations; a part of variance zero is a point of mass one."""
