@@ -626,7 +626,7 @@ def find_modes_of_root(potential: Potential) -> ModeEdges:
         modes = _find_whole_mass(potential, given, logs, interval, ends, central, looks, **searched)
         bottom, top = modes.low.min(keepdims=True), modes.high.max(keepdims=True)
         low, high = (np.where(bottom < interval[0][:1], bottom, np.inf), np.where(top > interval[1][:1], top, -np.inf))
-        kept.append(ModeEdges(modes.rows * 0, modes.edges, low, high, modes.unseen.any(keepdims=True)))
+        kept.append(ModeEdges(modes.rows * 0, modes.edges, low, high, np.array([modes.unseen.any()])))
     result: ModeEdges = kept[0]
     return result
 
@@ -773,10 +773,11 @@ def _find_modes_within(
     logs: LogFunctions, interval: Sequence[Values], ends: Sequence[Values], **searched: Any
 ) -> ModeEdges:
     """Find modes up to the ends, or in the interval alone where a function is undefined outside of it."""
+    (low, high), (least, most) = interval, ends
     try:
-        return find_modes(logs, *interval, *ends, **searched)
+        return find_modes(logs, low, high, least, most, **searched)
     except (NetworkError, TableError):
-        return find_modes(logs, *interval, *interval, **searched)
+        return find_modes(logs, low, high, low, high, **searched)
 
 
 def _replace_poles(logs: Values) -> Values:

@@ -306,7 +306,7 @@ class Density(ContinuousPosterior):
 
     def _add_tails(self, inner: Values, gains: Values) -> tuple[Values, Values]:
         """Return mean and variance with what tails add, and warn where they have none."""
-        missing = (np.isnan(gains) & ~np.isnan(inner)).any(axis=1)
+        missing = np.asarray((np.isnan(gains) & ~np.isnan(inner)).any(axis=1))
         if missing.any():
             warn_user(
                 f"{self.variable.name!r} has no {'mean' if missing[0] else 'variance'}, or none that could be told:"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +35,7 @@ def box(x, center, width):
 
 
 # shares of parts, each with its center and scale, and whether all of them are found
-ROOTS = {
+ROOTS: dict[str, tuple[list[tuple[float, Callable[..., Any], float, float]], bool]] = {
     "a spike of 1e-4": ([(0.8, normal, 0.5, 1e-4), (0.2, student, 0, 1)], True),
     "a spike of 1e-5": ([(0.8, normal, 0.5, 1e-5), (0.2, student, 0, 1)], True),
     "a small share": ([(0.01, normal, -0.25, 1e-4), (0.99, student, 0, 1)], True),

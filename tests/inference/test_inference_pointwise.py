@@ -11,7 +11,7 @@ import pytest
 from narrowing import as_continuous, as_discrete
 
 import hybridbn as hb
-from hybridbn.inference import modes
+from hybridbn.inference.elimination import factors
 from hybridbn.inference.engines import elimination
 
 
@@ -48,7 +48,7 @@ def test_each_cell_of_a_row_is_evaluated_once(
 ) -> None:
     cells: Counter[tuple[float, ...]] = Counter()
     rounds = 0
-    original = modes.PointwiseMarginal._evaluate_cells
+    original = factors.PointwiseMarginal._evaluate_cells
 
     def count(self: Any, axes: Any, evidence: Any, rows: Any) -> Any:
         nonlocal rounds
@@ -56,7 +56,7 @@ def test_each_cell_of_a_row_is_evaluated_once(
         cells.update(zip(axes["y"].low[0], evidence.findings["u"].values, axes["y"].high[0], strict=True))
         return original(self, axes, evidence, rows)
 
-    monkeypatch.setattr(modes.PointwiseMarginal, "_evaluate_cells", count)
+    monkeypatch.setattr(factors.PointwiseMarginal, "_evaluate_cells", count)
     # as where no grid is fine enough for all rows
     monkeypatch.setattr(elimination, "make_shared_grid", lambda *_: None)
     net.posterior("y", table)

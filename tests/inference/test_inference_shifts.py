@@ -137,6 +137,7 @@ CASES = [
     *((make, known, MOVES) for make in CLOSED for known in ("", "z", "yz")),
     (make_logistic, "yz", [(2.0**-20, 2.0**12)]),
     *((make_kernels, known, [(2.0**12, -(2.0**6))]) for known in ("", "yz")),
+    (make_kernels, "yz", [(1.0, 2.0**12)]),
 ]
 
 
