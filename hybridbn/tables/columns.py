@@ -327,7 +327,7 @@ def read_column(name: str, values: Any, kind: Kind | None = None, unit: Unit | N
             return Column(name, read_cells(name, values, kind, unit), None, given)
         except UnsupportedType as error:
             return Column(name, None, None, given, fault=error)
-    if kind is None or (kind == "discrete") == (values.cells.states is not None):
+    if kind is None or values.fault is not None or (kind == "discrete") == (values.cells.states is not None):
         return values
     source = values.source
     if source is not None and source.current and source.rows is None:

@@ -87,7 +87,8 @@ def test_codes_that_are_declared_continuous_have_a_density(door: str) -> None:
 
 def test_columns_of_no_usable_type_are_kept_whatever_is_declared() -> None:
     given = [[1], [2]]
-    for table in (hb.Table({"x": given}, continuous="x"), hb.Table({"x": given}, ordered="x")):
+    plain = hb.Table({"x": given})
+    for table in (hb.Table({"x": given}, continuous="x"), hb.Table(plain, ordered="x"), hb.Table(plain, "x")):
         assert table.to_dict()["x"].tolist() == given
 
 
