@@ -18,7 +18,7 @@ import pytest
 from hybridbn.commands import cli
 from hybridbn.commands.cli import run
 from hybridbn.commands.locations import locate
-from hybridbn.commands.terminal import NotShown, keep_interrupts
+from hybridbn.commands.terminal import NotShown, Terminated, keep_interrupts, raise_on_termination
 from hybridbn.commands.verb import Verb
 from hybridbn.commands.workspace import lock_output
 
@@ -391,3 +391,19 @@ def test_ends_of_verbs_have_codes_and_messages(
     assert bool(told) == bool(message)
     # what can no longer be written must not fail once more at the end of the process
     assert bool(discarded) == (code in (0, 74))
+
+
+@posix
+def test_signals_end_the_command_once() -> None:
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        raise_on_termination()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        with pytest.raises(Terminated) as caught:
+            signal.raise_signal(signal.SIGTERM)
+        assert caught.value.number == signal.SIGTERM
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)

@@ -520,6 +520,9 @@ def test_completion_lists_verbs_and_options(shell: str, capsys: pytest.CaptureFi
     script, _ = said_by(capsys, "completion", shell)
     for word in (*VERBS, "structure", "no-clobber", "naive_bayes"):
         assert word in script
+    if shell == "fish":
+        lines = [line for line in script.splitlines() if line.startswith("complete")]
+        assert all((" -d '" in line) == (" -l " in line or "not __fish" in line) for line in lines)
 
 
 def test_a_failure_leaves_the_output_of_the_program_that_called_the_command_as_it_was(
@@ -533,3 +536,48 @@ def test_a_failure_leaves_the_output_of_the_program_that_called_the_command_as_i
         assert run(["show", "model.hbn"]) == 74
         print("still here")
     assert (tmp_path / "log.txt").read_text(encoding="utf-8") == "still here\n"
+
+
+def test_remarks_of_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"far": np.append(rng.normal(50, 1, 199).round(2), 1e6)})
+    frame["c"] = rng.choice(["up hill", "up  hill", "on"], 200)
+    frame["thin"] = np.where(np.arange(200) < 50, rng.normal(size=200).round(3), np.nan)
+    frame["one"] = 4
+    frame = pd.concat([frame, pd.DataFrame(index=[200, 201])])
+    frame.to_csv(tmp_path / "odd.csv", index=False)
+    out, _ = said_by(capsys, "check --text", str(tmp_path / "odd.csv"))
+    assert "odd.csv: 202 rows, 4 columns, 158 missing cells, 2 rows without any value" in out
+    remarks = dict(line.strip().split(": ", 1) for line in out.split("\nremarks\n")[1].splitlines())
+    assert "a few far from these" in remarks["far"]
+    assert "nearly all values lie between 4" in remarks["far"]
+    assert "'up  hill'" in remarks["c"]
+    assert "'up hill'" in remarks["c"]
+    assert "75% of the cells are missing" in remarks["thin"]
+    assert "only one value" in remarks["one"]
+
+
+def test_models_of_a_sample_say_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, said = said_by(capsys, "fit table.csv small.hbn --sample 40")
+    assert "learned from 40 of 60 rows; --sample takes more" in said
+    assert said_by(capsys, "fit table.csv all.hbn")[1].count("--sample") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("c={no,yes}", {"no", "yes"}),
+        ("c={no:0.25,yes:1}", {"no": 0.25, "yes": 1.0}),
+        ('a=b={p,"q,r"}', {"p", "q,r"}),
+        ("k={1,3}", {1, 3}),
+    ],
+)
+def test_sets_and_likelihoods_of_states(text: str, value: Any) -> None:
+    (found,) = parse_evidence(make_network(), [text]).values()
+    assert found == value
+
+
+@pytest.mark.parametrize("text", ["c={no,maybe}", "c={no:0.25,maybe:1}", "c={}", "k={1,4}"])
+def test_sets_of_other_states_are_refused(text: str) -> None:
+    with pytest.raises(hb.TableError, match="has no state"):
+        parse_evidence(make_network(), [text])

@@ -58,3 +58,18 @@ def test_of_many_states_the_most_probable_ones_are_drawn(style: Style) -> None:
     lines = draw_posterior("c", hb.Network([hb.Multinomial(c, table=shares / shares.sum())]).posterior("c"), 0.9, style)
     assert [line.split()[0] for line in lines.splitlines()[1:-1]] == [f"s{i}" for i in range(5, 35)]
     assert lines.splitlines()[-1] == "  ... (35 in all)"
+
+
+@pytest.mark.parametrize(("encoding", "blocks"), [("utf-8", True), ("ascii", False), ("no such encoding", False)])
+def test_blocks_are_shown_where_the_encoding_has_them(
+    encoding: str, blocks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Output:
+        def __init__(self) -> None:
+            self.encoding = encoding
+
+        def isatty(self) -> bool:
+            return False
+
+    monkeypatch.setattr("sys.stdout", Output())
+    assert Style().blocks == blocks
