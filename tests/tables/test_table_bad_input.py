@@ -221,7 +221,8 @@ CSV = {
     "late text among decimal commas": (b"a;b\n1,5;2\n" + b"2,5;2\n" * 20000 + b"?;2\n", r"'\?' in line 20003"),
     "dates": (
         b"a,b\n01/02/03,x\n04/05/06,x\n",
-        "'a' holds dates such as '01/02/03'.* dates='mdy' reads it as 2003-01-02 or dates='dmy' as 2003-02-01",
+        "'a' holds dates such as '01/02/03', and no cell tells day and month apart: dates='mdy' reads it as 2003-01-02"
+        " or dates='dmy' as 2003-02-01; or read the column as text",
     ),
     "infinity": (b"a,b\n1,2\ninf,3\n", "column 'a', line 3: inf is infinite"),
     "overflow": (b"a,b\n1.5,2\n1e999,3\n", "column 'a', line 3: inf is infinite"),
