@@ -107,7 +107,9 @@ KINDS = {
 COLUMNS = {**KINDS, "missing": Effect({"z": [10.0]}, data="codes")}
 """What is said of columns to whatever learns from a table."""
 
+OPTIONS = ("tolerance", "max_bytes")
 QUICK = {"naive_bayes", "Table", "HybridClassifier-boost-potentials", "HybridClassifier-boost-max_bytes", "fit-missing"}
+QUICK.update(f"{kind}-alone-{keyword}" for kind in ("HybridClassifier", "HybridRegressor") for keyword in OPTIONS)
 """What is tried every day; the rest is slow."""
 
 

@@ -5,6 +5,7 @@ cost.
 import tracemalloc
 import warnings
 
+import numpy as np
 import pytest
 from costs import assert_linear, count_lines, ended_if_it_hangs
 from effort import examples
@@ -577,3 +578,13 @@ def test_equations_have_a_limit_of_configurations(tmp_path, monkeypatch):
     monkeypatch.setattr(xml_formats, "_CONFIGURATIONS", 1)
     with pytest.raises(hb.FormatError, match="line 7: the discrete parents of 'Y' have more than 1 configurations"):
         read(".xdsl", XDSL, tmp_path)
+
+
+def test_sums_in_equations_have_all_their_terms(tmp_path):
+    other = '<equation id="Z"><definition>Z=Normal(0,1)</definition></equation>\n<equation id="Y">'
+    text = XDSL.replace('<equation id="Y">', other).replace("<parents>X a</parents>", "<parents>X Z a</parents>")
+    text = text.replace("Choose(a,1,2)*X+Normal(0,1)", "1-(2*X+3*Z)+Normal(0,1)+(Z-X)/2")
+    line = read(".xdsl", text, tmp_path).potential("Y")
+    assert {"X", "Z"} < set(line.scope)
+    np.testing.assert_allclose(line.coefficients, np.broadcast_to([-2.5, -2.5], line.coefficients.shape))
+    np.testing.assert_allclose(line.intercept, np.ones_like(line.intercept))

@@ -603,3 +603,9 @@ def test_the_support_is_relative_to_the_mass(factor):
     low, high = MTE(x, pieces=pieces, normalize=None).support("x", 1e-6)
     assert low == 0.0
     assert high == pytest.approx(-math.log(1e-6), abs=1.0)
+
+
+@pytest.mark.parametrize("parts", [{"box": 5}, {"box": {}, "given": 5}, {"given": [("c", "a")]}])
+def test_boxes_and_states_of_pieces_are_mappings(parts):
+    with pytest.raises(NetworkError, match="must be a mapping from variables' names"):
+        Piece(**parts)

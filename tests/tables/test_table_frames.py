@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from hybridbn.errors import TableError
 from hybridbn.tables import Table
 from hybridbn.tables.columns import Frame, FrameAdapter, frame_adapter, open_frame
+from hybridbn.tables.frames.arrays import insert_objects
 from hybridbn.variables import Discrete
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
@@ -288,3 +290,11 @@ def test_matrices_keep_their_type(dtype):
         replaced = frame_adapter("matrix").replace(frame, {}, flags)
         assert replaced.dtype == dtype
         assert replaced.tolist() == np.column_stack([data, *flags.values()]).tolist()
+
+
+def test_inserted_objects_are_of_the_type_of_those_that_stay() -> None:
+    old = np.array([Decimal("1.5"), 2.5, None], dtype=object)
+    inserted = insert_objects(old, np.array([0]), np.array([3.0]))
+    assert inserted.tolist() == [3.0, 2.5, None]
+    assert type(inserted[0]) is float
+    assert type(insert_objects(old, np.array([1, 2]), np.array([3.0, 4.0]))[2]) is Decimal
