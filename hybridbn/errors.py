@@ -85,7 +85,7 @@ class Canceled(HybridBNError):
     """A long call that was ended by `hybridbn.progress.cancel`."""
 
 
-logger = logging.getLogger("hybridbn")  # of each warning, too, and of what is not worth one
+logger: logging.Logger = logging.getLogger("hybridbn")  # of each warning, too, and of what is not worth one
 _NOT_THE_USER = {"hybridbn", "concurrent", "contextlib", "functools", "threading"}
 
 

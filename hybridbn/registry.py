@@ -63,8 +63,9 @@ class Registry(dict[str, Value]):
         error: type[Exception] = TypeError,
     ) -> None:
         super().__init__()
-        self.kind, self.package, self.attribute = kind, package, attribute
-        self.instances, self.reserved, self.others, self.error = instances, reserved, others, error
+        self.package = package
+        self._kind, self._attribute = kind, attribute
+        self._instances, self._reserved, self._others, self._error = instances, reserved, others, error
         self._origins: dict[str, tuple[str, str]] = {}
         self._owners: dict[type, Value | None] = {}
         self._loaded = False
@@ -81,14 +82,14 @@ class Registry(dict[str, Value]):
         """
         origin = _find_origin(value if definition is None else definition)
         for name in names:
-            if name in self.reserved:
-                raise self.error(
-                    f"{name!r} stands for a choice among all and can't be a {self.kind}; choose another name"
+            if name in self._reserved:
+                raise self._error(
+                    f"{name!r} stands for a choice among all and can't be a {self._kind}; choose another name"
                 )
             if name in self and self._origins[name] != origin:
                 module, _ = self._origins[name]
-                raise self.error(
-                    f"there is a {self.kind} called {name!r} already, that of {module}; choose another name"
+                raise self._error(
+                    f"there is a {self._kind} called {name!r} already, that of {module}; choose another name"
                 )
         self._owners.clear()
         self.update(dict.fromkeys(names, value))
@@ -96,9 +97,9 @@ class Registry(dict[str, Value]):
 
     def register_class(self, kind: type) -> None:
         """Register a class by its own attribute, if it has it, as a class without it is a base of others."""
-        names = kind.__name__ if self.attribute is None else vars(kind).get(self.attribute)
+        names = kind.__name__ if self._attribute is None else vars(kind).get(self._attribute)
         if names:
-            value: Any = kind() if self.instances else kind
+            value: Any = kind() if self._instances else kind
             self.register(value, *([names] if isinstance(names, str) else names))
 
     def find(self, name: str) -> Value | None:
@@ -137,7 +138,7 @@ class Registry(dict[str, Value]):
 
     def _list_modules(self, first: str = "") -> list[str]:
         names = [module.name for module in iter_modules(import_module(self.package).__path__)]
-        return [*(f"{self.package}.{name}" for name in sorted(names, key=lambda name: name != first)), *self.others]
+        return [*(f"{self.package}.{name}" for name in sorted(names, key=lambda name: name != first)), *self._others]
 
 
 def _find_origin(value: Any) -> tuple[str, str]:

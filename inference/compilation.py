@@ -249,7 +249,8 @@ class _AxisChoice:
         needed = _find_needed(snapshot, question, findings)
         used = {name: potential for name, potential in snapshot.by_name.items() if name in needed}
         hard = frozenset([name for name, finding in findings.items() if finding.hard])
-        self.snapshot, self.question = snapshot, question
+        self.snapshot = snapshot
+        self.question = question
         self.used: dict[str, Potential] = used
         self.hard: frozenset[str] = hard
         # a problem must not refer to rows of the evidence

@@ -137,7 +137,8 @@ class DensityCollector:
     """Keeps the densities of the target of a number; only means and variances if they take more than `most_bytes`."""
 
     def __init__(self, number: int, rows: int, most_bytes: float) -> None:
-        self.number, self._rows, self._most = number, rows, most_bytes
+        self.number = number
+        self._rows, self._most = rows, most_bytes
         self._parts: list[tuple[NDArray[np.intp], Density]] = []
         self._numbers = 0.0
         self._bytes = 0.0

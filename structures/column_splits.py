@@ -67,8 +67,9 @@ class CodedColumns(LocatedRows):
     ) -> None:
         counted = np.flatnonzero((target >= 0 if read.classes else ~np.isnan(target)) & (weights > 0))
         super().__init__([Sample(counted, weights[counted].astype(float))], codes)
-        self.target, self.first, self.sizes, self.classes = target, first, read.sizes, read.classes
-        self.parts = read.parts
+        self.target = target
+        self.sizes: list[int] = read.sizes
+        self._first, self._classes, self._parts = first, read.classes, read.parts
         # the last column counts all rows
         columns: list[Codes] = [*codes, np.zeros(len(target), np.int8)]
         self._names = [(str(number),) for number in range(len(columns))]
@@ -80,9 +81,9 @@ class CodedColumns(LocatedRows):
     @cached_property
     def folds(self) -> Codes:
         """The folds of a cross-validation that the rows are in, the same in batches of any size."""
-        if self.parts is not None:
-            return self.parts[self.first : self.first + len(self.target)]
-        return deal_numbered_rows(self.first, len(self.target), FOLDS)
+        if self._parts is not None:
+            return self._parts[self._first : self._first + len(self.target)]
+        return deal_numbered_rows(self._first, len(self.target), FOLDS)
 
     def count_groups(self, groups: Groups, columns: Sequence[int]) -> list[Values]:
         """Return the weight by group and state (groups, states) of each column; the number after the last counts all
@@ -98,9 +99,9 @@ class CodedColumns(LocatedRows):
         states (samples, classes, states + 1).
         """
         rows, weights = (np.concatenate(arrays) for arrays in zip(*samples, strict=True))
-        classes = max(self.classes, 1)
+        classes = max(self._classes, 1)
         keys = np.repeat(np.arange(len(samples)), [len(sample.rows) for sample in samples])
-        if self.classes:
+        if self._classes:
             keys = keys * classes + self.target[rows]
         groups = Groups.of(keys, len(samples) * classes, weights, rows)
         ends = np.cumsum([*self.sizes, 1])
@@ -179,7 +180,8 @@ class ColumnView(TreeRows[CodedColumns]):
 
     def __init__(self, rows: Rows, read: ColumnReader) -> None:
         super().__init__(rows, read, list(read.variables.values()))
-        self.sizes, self.classes = read.sizes, read.classes
+        self.sizes: list[int] = read.sizes
+        self.classes: int = read.classes
         self.ordered: list[bool] = [variable.cuts is not None for variable in read.tests.values()]
         self.starts: NDArray[np.intp] = np.concatenate([[0], np.cumsum(np.asarray(read.sizes, dtype=np.intp))])
         self.weight: float = min(rows.total_weight / len(rows), 1.0)

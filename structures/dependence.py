@@ -98,7 +98,7 @@ class Dependence:
         self._fits: dict[tuple[str, ...], Potential] = {}
         self._total = data.rows.total_weight
         self._discrete = [name for name in data.attributes if isinstance(data.variable(name), Discrete)]
-        self.counter = data.counter([name for name in data.roles if isinstance(data.variable(name), Discrete)])
+        self._counter = data.counter([name for name in data.roles if isinstance(data.variable(name), Discrete)])
 
     # -- results --------------------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Dependence:
             return {}
         information: dict[str, float] = {}
         if isinstance(self.data.variable(target), Discrete):
-            tables = self.counter.with_target(self._discrete, (target,))
+            tables = self._counter.with_target(self._discrete, (target,))
             information = {name: self._scale_to_all_rows(table[None]) for (_, name), table in tables.items()}
         for name in self.data.attributes:
             if name not in information:
@@ -158,7 +158,7 @@ class Dependence:
         target = self.data.target
         given = () if target is None else (target,)
         counter = (
-            self.counter if target is None or target in self.counter.sizes else self._count_by_target_cells(target)
+            self._counter if target is None or target in self._counter.sizes else self._count_by_target_cells(target)
         )
         cells = math.prod(counter.shape(given))
         # a table with many more cells than rows is mostly empty

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from hybridbn.fitting.trees import (
     find_interval,
     grow,
 )
-from hybridbn.tables import Rows, Table
+from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
 LEAST_VARIANCE = 1e-18
@@ -168,6 +168,7 @@ class RegressionBatch(LocatedRows):
         return np.column_stack((np.ones(len(target)), numbers, target))
 
 
+@dataclass(eq=False)
 class RegressionView(TreeRows[RegressionBatch]):
     """Rows that regressions at the nodes of trees are learned from.
 
@@ -182,17 +183,9 @@ class RegressionView(TreeRows[RegressionBatch]):
         The variance of the target, about.
     """
 
-    def __init__(
-        self,
-        rows: Rows,
-        read: Callable[[Table, int], RegressionBatch],
-        variables: Sequence[Variable] | None,
-        sizes: tuple[int, ...],
-        ridge: Values,
-        target_variance: float,
-    ) -> None:
-        super().__init__(rows, read, variables)
-        self.sizes, self.ridge, self.target_variance = sizes, ridge, target_variance
+    sizes: tuple[int, ...]
+    ridge: Values
+    target_variance: float
 
     @classmethod
     def of(cls, rows: RegressionRows, weights: Values, table: Table) -> RegressionView:

@@ -86,7 +86,7 @@ class FamilyScores:
     """
 
     def __init__(self, data: TrainingData) -> None:
-        self.data = data.by_densities
+        self.data: TrainingData = data.by_densities
         self._tabulated = {name for name, role in data.roles.items() if role != self.data.roles[name]}
         self.names: list[str] = list(data.roles)
         self.column_index: dict[str, int] = {name: i for i, name in enumerate(self.names)}

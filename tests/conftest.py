@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import gc
 import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Look for no garbage while tests are collected, and not among them afterwards: that took a third of the time."""
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let what was kept out be freed in the end."""
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -58,8 +58,8 @@ class Output:
         options: dict[str, Any],
         added: Sequence[Field] = (),
     ) -> None:
-        self.location, self.source, self.profile, self.form = location, source, profile, location.form
-        self.names: list[str] = [n for n in source.names if self.form.keeps_index or n not in source.frame_index]
+        self._location, self._source, self._profile, self._form = location, source, profile, location.form
+        self.names: list[str] = [n for n in source.names if self._form.keeps_index or n not in source.frame_index]
         if counter is not None and counter in self.names:
             raise TableError(f"there is a column {counter!r} already; name that of the draws with --draw-column")
         fields = [self._make_field(name) for name in self.names]
@@ -68,7 +68,7 @@ class Output:
             [*fields, *added], None if added else source, counter, encoding, options
         )
         # A text format that writes numbers digit by digit copies them from a text source as they are.
-        self._keeps_text = isinstance(self.form, FileFormat) and self.form.text and self.form.exact
+        self._keeps_text = isinstance(self._form, FileFormat) and self._form.text and self._form.exact
         self._spells_numbers = self._keeps_text and not source.dialect.is_plain
         self._spellings = (
             find_spellings(source, profile.usable.variables) if source.spelled and self._keeps_text else {}
@@ -82,29 +82,29 @@ class Output:
         encoding: str | None,
         options: dict[str, Any],
     ) -> FileWriter | DatabaseWriter:
-        form = self.form
+        form = self._form
         if isinstance(form, Database):
-            return DatabaseWriter(form, fields, self.location.url, counter)
+            return DatabaseWriter(form, fields, self._location.url, counter)
         told = {"encoding": encoding_of_file(form, encoding), **options}
-        known = self.source.dialect.writing(self.location.suffix) if "delimiter" in form.options else {}
+        known = self._source.dialect.writing(self._location.suffix) if "delimiter" in form.options else {}
         known |= {n: value for n, value in told.items() if value is not None and n in (*form.options, "encoding")}
-        return form.writer(fields, self.location.suffix, origin=origin, counter=counter, **known)
+        return form.writer(fields, self._location.suffix, origin=origin, counter=counter, **known)
 
     def _is_typed(self, name: str) -> bool:
-        column = self.profile.columns.get(name)
+        column = self._profile.columns.get(name)
         return column is not None and column.variable is not None and not column.overflowing
 
     def _make_field(self, name: str) -> Field:
         """Return the field of a column: from the profile of its values if there is one, else from its type."""
-        field = self.source.field(name)
+        field = self._source.field(name)
         if not self._is_typed(name):
             return field._replace(states=None)
-        column = self.profile.columns[name]
+        column = self._profile.columns[name]
         if column.unit is not None:
             kind = field.kind if column.unit.pattern is None else "text"
             return field._replace(kind=kind, states=None, unit=column.unit)
         if column.kind == "number":
-            exact = field.kind == "decimal" and self.form.exact
+            exact = field.kind == "decimal" and self._form.exact
             return field._replace(kind="decimal" if exact else "integer" if column.integer else "float", states=None)
         return field._replace(kind=kind_of_states(column.states), states=column.states)
 
@@ -116,31 +116,31 @@ class Output:
         for name in added.names:
             columns[name] = cell_values(added, name)
             if self._spells_numbers and self.kinds[name] == "float":
-                columns[name] = [v if v is None else self.source.dialect.spell(name, repr(v)) for v in columns[name]]
+                columns[name] = [v if v is None else self._source.dialect.spell(name, repr(v)) for v in columns[name]]
         return self.writer.make_part(columns)
 
     def make_part(self, block: TableBlock, fills: Fills, draw: int) -> bytes:
         """Return a block with its imputed cells as a part of the output."""
-        fills = {name: (rows, self.profile.columns[name].restore(values)) for name, (rows, values) in fills.items()}
+        fills = {name: (rows, self._profile.columns[name].restore(values)) for name, (rows, values) in fills.items()}
         if self.writer.splices:
             return self.writer.splice(block, fills, self._spell, draw)
         return self.writer.make_part(self._fill_columns(block, fills), draw)
 
     def _spell(self, name: str, value: Any) -> str:
         """Return the text of an imputed value."""
-        column = self.profile.columns[name]
+        column = self._profile.columns[name]
         if column.unit is not None:
             return str(value)
         if column.kind == "states":
             spelled = self._spellings.get(name, {}).get(value)
             return spelled if spelled is not None else value if isinstance(value, str) else repr(value)
-        return self.source.dialect.spell(name, str(int(value)) if column.integer else repr(float(value)))
+        return self._source.dialect.spell(name, str(int(value)) if column.integer else repr(float(value)))
 
     def _fill_columns(self, block: TableBlock, fills: Fills) -> dict[str, list[Any]]:
         """Return all columns as Python values, with imputed cells in place of missing ones."""
         columns = block.values(self.names)
         for name in filter(self._is_typed, self.names):
-            if self.source.textual:
+            if self._source.textual:
                 columns[name] = self._convert_texts(name, columns[name])
             if self.kinds[name] == "float" and not self._keeps_text:
                 columns[name] = [float(v) if isinstance(v, decimal.Decimal) else v for v in columns[name]]
@@ -152,7 +152,7 @@ class Output:
 
     def _converter_of(self, name: str) -> Callable[[Any], Any]:
         """Return the function that converts imputed values to the type of their column."""
-        if self.profile.columns[name].kind != "number" or self.profile.columns[name].unit is not None:
+        if self._profile.columns[name].kind != "number" or self._profile.columns[name].unit is not None:
             return lambda value: value
         if self._spells_numbers:
             return lambda value: self._spell(name, value)
@@ -162,7 +162,7 @@ class Output:
 
     def _convert_texts(self, name: str, texts: Sequence[str | None]) -> list[Any]:
         """Convert the texts of a column to the numbers or states they stand for."""
-        column, source = self.profile.columns[name], self.source
+        column, source = self._profile.columns[name], self._source
         if column.kind == "number":
             stays = self._keeps_text or column.unit is not None
             convert: Callable[[str], Any] = str if stays else int if column.integer else float
@@ -178,7 +178,7 @@ class Output:
     def try_to_create(self) -> None:
         """Let a database refuse the table now, before anything is learned."""
         if isinstance(self.writer, DatabaseWriter):
-            with report_present_output(self.location):
+            with report_present_output(self._location):
                 self.writer.try_to_create()
 
     def assemble(self, parts: Sequence[Path], overwrite: bool, before: Callable[[os.stat_result | None], None]) -> None:
@@ -186,21 +186,21 @@ class Output:
         contents = (part.read_bytes() for part in parts)
         if isinstance(self.writer, DatabaseWriter):
             before(None)
-            with report_present_output(self.location):
+            with report_present_output(self._location):
                 self.writer.insert(contents)
             return
-        if self.location.path is None:
+        if self._location.path is None:
             before(None)
             self.writer.join(contents, sys.stdout.buffer)
             sys.stdout.buffer.flush()
             return
         try:
             with replace_file(
-                self.location.path, overwrite=overwrite, packed=self.location.packed, before=before
+                self._location.path, overwrite=overwrite, packed=self._location.packed, before=before
             ) as file:
                 self.writer.join(contents, file)
         except NameTaken:
-            shown = self.location.shown
+            shown = self._location.shown
             raise OutputTaken(f"{shown} has appeared meanwhile, and --no-clobber says to leave it") from None
 
 

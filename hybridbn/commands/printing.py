@@ -43,11 +43,11 @@ class Style:
 
     def __init__(self) -> None:
         shown = sys.stdout is not None and sys.stdout.isatty()
-        self.colors = shown and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self.colors: bool = shown and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         encoding = getattr(sys.stdout, "encoding", None) or "ascii"
         try:
             "█▁".encode(encoding)
-            self.blocks = True
+            self.blocks: bool = True
         except (UnicodeEncodeError, LookupError):
             self.blocks = False
 

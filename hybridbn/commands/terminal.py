@@ -109,18 +109,18 @@ class Terminal:
     """
 
     def __init__(self, quiet: bool = False, addresses: Iterable[str] = ()) -> None:
-        self.quiet, self.addresses = quiet, tuple(addresses)
+        self._quiet, self._addresses = quiet, tuple(addresses)
         self.interactive: bool = not quiet and sys.stderr is not None and sys.stderr.isatty()
         self.warnings: list[str] = []
         self._line = ProgressLine()
 
     def warn(self, text: str) -> None:
         """Print a warning, once."""
-        text = mask_secrets(reword_for_command(text), self.addresses)
+        text = mask_secrets(reword_for_command(text), self._addresses)
         if text in self.warnings:
             return
         self.warnings.append(text)
-        if not self.quiet:
+        if not self._quiet:
             self._print(text if text.startswith("read as: ") else f"warning: {text}")
 
     @contextlib.contextmanager
@@ -148,7 +148,7 @@ class Terminal:
         if sys.stdout is None:
             raise NotShown("standard output is closed")
         self.clear_step()
-        parts = _STYLE.split(mask_secrets(text, self.addresses)) if styled else [mask_secrets(text, self.addresses)]
+        parts = _STYLE.split(mask_secrets(text, self._addresses)) if styled else [mask_secrets(text, self._addresses)]
         text = "".join(
             part if styled and _STYLE.fullmatch(part) else escape_controls(part, lines=True) for part in parts
         )
@@ -178,7 +178,7 @@ class Terminal:
 
     def _print(self, text: str) -> None:
         self.clear_step()
-        say(f"hybridbn: {text}", self.addresses)
+        say(f"hybridbn: {text}", self._addresses)
 
 
 # -- the library's messages in the words of the command line ----------------------------------------------------------

@@ -125,7 +125,7 @@ class Workspace:
         self.lasting = lasting
         self.folder: Path = parts_of(beside)
         self.finishing: dict[str, Any] | None = None
-        self.is_partial = False
+        self.is_partial: bool = False
 
     def begin(self, restart: bool) -> None:
         """Create the folder; with `restart`, delete the parts of an earlier run first."""

@@ -174,7 +174,9 @@ class HybridEstimator(BaseEstimator):
         features = check_features(X)
         validate_data(self, features, y, reset=reset, skip_check_array=True)
         if reset:
-            self.target_name_ = choose_target(self.target, y, name_columns(features), self._build().structure or ())
+            self.target_name_: str = choose_target(
+                self.target, y, name_columns(features), self._build().structure or ()
+            )
         targets = read_target(y)
         check_consistent_length(features, targets)
         if weights is None:
@@ -231,7 +233,7 @@ class HybridEstimator(BaseEstimator):
         left_out = table.require_values(names).find_constants(names)
         if left_out:
             remark(constants=describe_constants(left_out, len(table)))
-        self.constant_features_ = np.array(left_out, dtype=object)
+        self.constant_features_: NDArray[np.object_] = np.array(left_out, dtype=object)
         # a partial of a builder may have its own choice, which "auto" leaves alone
         potentials = None if isinstance(self.potentials, str) and self.potentials == "auto" else self.potentials
         absent = {*left_out, *self._left_alone}
@@ -299,7 +301,8 @@ class HybridEstimator(BaseEstimator):
         if not isinstance(table.variable(y), kind):
             raise TableError(f"y={y!r} is {'discrete' if table.is_discrete(y) else 'a column of numbers'}")
         names = [name for name in rows.names if name != y]
-        self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
+        self.n_features_in_: int = len(names)
+        self.feature_names_in_: NDArray[np.object_] = np.array(names, dtype=object)
         return self._learn(table)
 
     # --- asking -----------------------------------------------------------------------------------------------------

@@ -38,7 +38,14 @@ from hybridbn.jobs import use_jobs
 from hybridbn.learning.boosting import boost, read_priors
 from hybridbn.learning.ensemble import Ensemble, calibrate_votes, stack
 from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation
-from hybridbn.learning.imputation.model import count_outside, integer_ranges, leave_out, read_rows, remark_on_outside
+from hybridbn.learning.imputation.model import (
+    Model,
+    count_outside,
+    integer_ranges,
+    leave_out,
+    read_rows,
+    remark_on_outside,
+)
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Marks, Options, Strategy, check_choice, check_level
 from hybridbn.potentials import Multinomial
@@ -161,7 +168,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
                 if self.boost is not None:
                     raise TableError("boost is not for a scan here; use hybridbn.boost, which takes a pass a round")
                 network, stream = self._learn_rows(X.declare(**self._columns), y, sample_weight, Discrete)
-                self.classes_ = np.array(_require_discrete(network.variable(y)).states)
+                self.classes_: NDArray[Any] = np.array(_require_discrete(network.variable(y)).states)
                 return self._keep(self._with_priors(network), stream)
             features, labels, weights = self._opened(X, y, check_classes, sample_weight, reset=True)
             classes, codes = np.unique(labels, return_inverse=True)
@@ -174,7 +181,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
                         "missing='em' learns the parameters of a single network, and boost= and builder='auto' learn"
                         " several; say missing='available', or choose a builder such as hybridbn.structures.tan"
                     )
-                self.ensemble_ = self._stacked(table) if self.boost is None else self._boosted(table)
+                self.ensemble_: Ensemble = self._stacked(table) if self.boost is None else self._boosted(table)
                 self.classes_ = np.unique(_like(labels, self.ensemble_.variable.states))
                 return self._keep(self.ensemble_.networks[0], None)
             network, stream = self._network_of(table, classes)
@@ -660,12 +667,13 @@ class Imputer(TransformerMixin, BaseEstimator):
             options=Options(tolerance=self.tolerance, max_bytes=self.max_bytes),
         )
         fitted = fit_imputation(table, settings, integer_ranges(frame), unusable)
-        model = self.model_ = fitted.model
+        model = fitted.model
+        self.model_: Model = model
         model.columns.rules.tell()
         self._ranges = {name: table.value_range(name) for name in table.names if not table.is_discrete(name)}
         self._seed = fitted.seed
-        self.network_ = None if model.completion is None else model.network
-        self.history_ = fitted.history
+        self.network_: Network | None = None if model.completion is None else model.network
+        self.history_: list[dict[str, Any]] = fitted.history
         self._indicated = tuple(
             n for n in frame.columns if n in model.columns.variables and table.cells(n).missing.any()
         )

@@ -9,6 +9,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn, TypeAlias
@@ -106,22 +107,23 @@ class Tokens:
     """
 
     def __init__(self, text: str, refuse: Fail, pattern: re.Pattern[str], whole: str = "file") -> None:
-        self.text, self._fail, self._match, self._whole = text, refuse, pattern.match, whole
+        self._text, self._fail, self._match, self._whole = text, refuse, pattern.match, whole
         self.jump(0)
 
     def _refuse(self, at: int) -> NoReturn:
-        if self.text[at] == '"':
+        if self._text[at] == '"':
             self._fail(at, "the quoted text that starts here is not closed")
-        if self.text.startswith("/*", at):
+        if self._text.startswith("/*", at):
             self._fail(at, "the comment that starts here is not closed")
-        self._fail(at, f"can't read {self.text[at : at + 20]!r}")
+        self._fail(at, f"can't read {self._text[at : at + 20]!r}")
 
     def jump(self, at: int) -> None:
         """Continue at a position."""
-        match = self._match(self.text, at)
+        match = self._match(self._text, at)
         kind = match.lastgroup if match is not None else None
         if match is None or kind is None:
-            self._end, self.now = len(self.text), Token("end", "", len(self.text))
+            self._end = len(self._text)
+            self.now: Token = Token("end", "", self._end)
             return
         if kind == "odd":
             self._refuse(match.start("odd"))
@@ -131,7 +133,7 @@ class Tokens:
     def fail(self, wanted: str) -> NoReturn:
         """Refuse the text, because something else was expected here."""
         here = f"the end of the {self._whole}; is it truncated?" if self.now.kind == "end" else repr(self.now.text[:40])
-        self._fail(min(self.now.at, len(self.text.rstrip())), f"expected {wanted}, found {here}")
+        self._fail(min(self.now.at, len(self._text.rstrip())), f"expected {wanted}, found {here}")
 
     def take(self) -> Token:
         """Return this token and move to the next one."""
@@ -242,12 +244,13 @@ def reverse_parents(values: Values, sizes: Sequence[int]) -> Values:
     return values.reshape([*sizes[-2::-1], sizes[-1]]).transpose([*reversed(range(parents)), parents]).ravel()
 
 
+@dataclass
 class RowNormalizer:
     """Normalizes the rows of all tables of a file, and reports the worst deviation in one warning."""
 
-    def __init__(self, source: str, normalize: bool) -> None:
-        self.source, self.normalize = source, normalize
-        self.worst: tuple[float, str] = (0.0, "")
+    source: str
+    normalize: bool
+    worst: tuple[float, str] = (0.0, "")
 
     def normalize_rows(self, table: Values, owner: str, fail: Callable[[str], NoReturn]) -> Values:
         """Return a table (..., states) whose rows sum to 1; rows that do within rounding stay bit for bit."""
@@ -329,15 +332,16 @@ _MOST_ELEMENTS = 300_000
 """Files with more elements are refused."""
 
 
+@dataclass(slots=True, eq=False)
 class Element:
     """An element of a source: its tag, attributes, children, text (without that of the children), and line."""
 
-    __slots__ = ("attributes", "children", "line", "parts", "source", "tag")
-
-    def __init__(self, source: str, tag: str, attributes: dict[str, str], line: int) -> None:
-        self.source, self.tag, self.attributes, self.line = source, tag, attributes, line
-        self.children: list[Element] = []
-        self.parts: list[str] = []
+    source: str
+    tag: str
+    attributes: dict[str, str]
+    line: int
+    children: list[Element] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:

@@ -361,9 +361,10 @@ class ExplorerServer(ThreadingHTTPServer):
             "offers": {"link": True},
         }
         self.responder = responder
-        self.token, self.folder = secrets.token_urlsafe(24), secrets.token_urlsafe(9)
+        self.token: str = secrets.token_urlsafe(24)
+        self.folder: str = secrets.token_urlsafe(9)
         self._keys: set[str] = set()
-        self.resources = {
+        self.resources: dict[str, tuple[str, bytes]] = {
             "": ("text/html; charset=utf-8", make_server_page(responder.title).encode()),
             "page.css": ("text/css; charset=utf-8", PAGE_STYLE.encode()),
             "explorer.js": ("text/javascript; charset=utf-8", read_module().encode()),
@@ -374,7 +375,7 @@ class ExplorerServer(ThreadingHTTPServer):
     def server_bind(self) -> None:
         """Bind the socket, without a look-up of this computer's name, which may take seconds."""
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
+        self.server_port: int = self.server_address[1]
 
     @property
     def hosts(self) -> tuple[str, str]:

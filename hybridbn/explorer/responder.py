@@ -406,22 +406,22 @@ class Responder:
         if not len(network):
             raise TableError("the network has no nodes to explore")
         self.network = network
-        self.names = list(network)
-        self.number = {name: i for i, name in enumerate(self.names)}
-        self.title = title or "Bayesian network"
-        self.columns = None if data is None else _read_columns(network, data, unknown)
+        self.names: list[str] = list(network)
+        self.number: dict[str, int] = {name: i for i, name in enumerate(self.names)}
+        self.title: str = title or "Bayesian network"
+        self._columns = None if data is None else _read_columns(network, data, unknown)
         # the factors of a Markov network are observed
         factors = network.graph.get("factors") or ()
         known = network.graph.get("evidence") or {}
         self.given: Mapping[str, Any] = {name: known[name] for name in factors if name in known}
-        self.start = list_findings(network, {**{n: known[n] for n in known if n in self.number}, **(evidence or {})})
-        self.box = _choose_box(network)
+        self._start = list_findings(network, {**{n: known[n] for n in known if n in self.number}, **(evidence or {})})
+        self._box = _choose_box(network)
         self._lock = threading.Lock()
 
     @property
     def row_count(self) -> int:
         """The number of rows that can be stepped through."""
-        return 0 if self.columns is None else min([len(column) for column in self.columns.values()] + [MOST_ROWS])
+        return 0 if self._columns is None else min([len(column) for column in self._columns.values()] + [MOST_ROWS])
 
     # -- the document -------------------------------------------------------------------------------------------------
 
@@ -430,7 +430,7 @@ class Responder:
         (prior,) = self.believe([Case(self.given, {})])
         if "beliefs" not in prior:
             raise TableError(prior.get("error") or "the network contradicts itself: its evidence has probability zero")
-        layout = lay_out(self.network, self.box, GAP)
+        layout = lay_out(self.network, self._box, GAP)
         return {
             "title": self.title,
             "nodes": [self._describe_node(variable) for variable in self.network.variables],
@@ -438,7 +438,7 @@ class Responder:
             "boxes": len(self.names) <= MOST_BOXES,
             "prior": prior["beliefs"],
             "given": list_findings(self.network, self.given),
-            "start": self.start,
+            "start": self._start,
             "rows": self.row_count,
         }
 
@@ -490,7 +490,7 @@ class Responder:
         ordered: nx.DiGraph[str] = nx.DiGraph()
         ordered.add_nodes_from(other for other in self.names if other in chosen)
         ordered.add_edges_from(arc for arc in network.edges if chosen.issuperset(arc))
-        return self._describe_layout(lay_out(ordered, self.box, GAP))
+        return self._describe_layout(lay_out(ordered, self._box, GAP))
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -626,7 +626,7 @@ class Responder:
         return {"values": list_findings(self.network, {n: v for n, v in values.items() if n not in case.fixed})}
 
     def _answer_row(self, question: Plain) -> Plain:
-        if self.columns is None:
+        if self._columns is None:
             raise TableError("there is no table to step through")
         row = as_index(question.get("row"), self.row_count, "there is no row", "the rows")
         return {"case": self.read_row(row)}
@@ -634,7 +634,7 @@ class Responder:
     def read_row(self, row: int) -> list[Plain]:
         """Return the findings of a row of the table."""
         findings: list[Plain] = []
-        for name, column in (self.columns or {}).items():
+        for name, column in (self._columns or {}).items():
             node, value = self.number[name], column[row].item()
             if isinstance(value, int) and value >= 0:
                 findings.append({"node": node, "state": value})

@@ -275,10 +275,10 @@ class ColumnGroups:
         weights: Values | None = None,
         jobs: int = 1,
     ) -> None:
-        self.columns, self.target, self.weights, self.jobs = columns, target, weights, jobs
-        self.sizes = [column.size for column in columns]
-        self.target_size = 1 if target is None else target.size
-        self.rows = len(columns[0].codes) if columns else 0
+        self._columns, self._target, self._weights, self._jobs = columns, target, weights, jobs
+        self.sizes: list[int] = [column.size for column in columns]
+        self.target_size: int = 1 if target is None else target.size
+        self.rows: int = len(columns[0].codes) if columns else 0
 
     def count_together(self) -> Values:
         """Return the joint table of all columns."""
@@ -289,7 +289,7 @@ class ColumnGroups:
 
     def count_each(self) -> list[Values]:
         """Return the table of the target and each column."""
-        tables: list[Values] = [np.zeros(0)] * len(self.columns)
+        tables: list[Values] = [np.zeros(0)] * len(self._columns)
         groups = list(group_columns(self.sizes, _SINGLE_CELLS // self.target_size))
         for group, table in zip(groups, self.tables([(group,) for group in groups], ROWS), strict=True):
             for place, column in enumerate(group):
@@ -301,7 +301,7 @@ class ColumnGroups:
     def count_pairs(self, blocks: Sequence[PairBlock]) -> Iterator[tuple[tuple[int, int], Values]]:
         """Yield two columns and the table of the target and these, for all pairs that blocks tell of."""
         indicators = {
-            group: _indicate_states([self.columns[i].size for i in group])
+            group: _indicate_states([self._columns[i].size for i in group])
             for group in {group for block in blocks for group in block.groups}
             if len(group) > 1
         }
@@ -320,9 +320,9 @@ class ColumnGroups:
         rows : int
             So many are counted at a time.
         """
-        radix = {group: [self.columns[i].size for i in group] for block in blocks for group in block}
+        radix = {group: [self._columns[i].size for i in group] for block in blocks for group in block}
         shapes = [(self.target_size, *(size for group in block for size in radix[group])) for block in blocks]
-        widest = max(*self.sizes, self.target_size) if self.columns else 1
+        widest = max(*self.sizes, self.target_size) if self._columns else 1
         refuse_too_many_cells(sum(map(math.prod, shapes)), f"a column with {widest} states")
         counts = [np.zeros(math.prod(shape)) for shape in shapes]
         largest = max((total.size for total in counts), default=0)
@@ -330,12 +330,12 @@ class ColumnGroups:
 
         def count(start: int) -> Iterator[Values]:
             part = slice(start, start + rows)
-            weights = None if self.weights is None else self.weights[part]
+            weights = None if self._weights is None else self._weights[part]
             mixed = {
-                group: combine_codes([self.columns[i].block(part, kind) for i in group], radix[group])
+                group: combine_codes([self._columns[i].block(part, kind) for i in group], radix[group])
                 for group in radix
             }
-            target = None if self.target is None else self.target.block(part, kind)
+            target = None if self._target is None else self._target.block(part, kind)
             matrices: dict[tuple[int, int], Any] = {}
             # memory that is allocated in a thread goes back to the system too soon
             configurations = np.empty_like(next(iter(mixed.values())))
@@ -349,7 +349,7 @@ class ColumnGroups:
                         combined += mixed[other]
                     yield count_codes(combined, weights, total.size, matrices)
 
-        add_blocks(counts, count, range(0, self.rows, rows), self.jobs)
+        add_blocks(counts, count, range(0, self.rows, rows), self._jobs)
         return [total.reshape(shape) for total, shape in zip(counts, shapes, strict=True)]
 
     def _sum_within(
@@ -376,7 +376,7 @@ class ColumnGroups:
         summed over.
         """
         first, second = groups
-        sizes = [[self.columns[i].size for i in group] for group in groups]
+        sizes = [[self._columns[i].size for i in group] for group in groups]
         crossed = table.reshape(table.shape[0], math.prod(sizes[0]), math.prod(sizes[1]))
         if len(second) > 1:
             crossed = crossed @ indicators[second]
@@ -389,8 +389,8 @@ class ColumnGroups:
 
     def _drop_padding(self, table: Values, *columns: int) -> Values:
         """Leave out the states of a table of the target and some columns that stand for missing cells."""
-        target = 1 if self.target is None else self.target.states
-        return drop_padding(table, (target, *(self.columns[i].states for i in columns)))
+        target = 1 if self._target is None else self._target.states
+        return drop_padding(table, (target, *(self._columns[i].states for i in columns)))
 
 
 def drop_padding(counts: Values, sizes: Sequence[int]) -> Values:

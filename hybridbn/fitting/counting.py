@@ -14,7 +14,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from operator import methodcaller
 from typing import Any, NamedTuple, TypeAlias
@@ -260,7 +260,9 @@ class NumpyCounter(Counter):
     ) -> None:
         if incomplete is not None:
             vars(self)["incomplete"] = incomplete
-        self.columns, self.sizes, self.weights = dict(columns), dict(sizes), weights
+        self.columns: dict[str, NDArray[Any]] = dict(columns)
+        self.sizes: dict[str, int] = dict(sizes)
+        self.weights: Values | None = weights
         self._jobs, self._persistent = jobs, persistent
         self._crossed: dict[Names, CrossedColumns] = {}
         self._joined: dict[Names, NDArray[Any]] = {}
@@ -518,6 +520,7 @@ class _KnownTable(NamedTuple):
         return np.ascontiguousarray(self.table.transpose([self.names.index(name) for name in names]))
 
 
+@dataclass(eq=False)
 class _Memory:
     """Tables and moments of some rows that were counted before.
 
@@ -525,10 +528,11 @@ class _Memory:
     columns but one are together, and so are those of which a table is a margin.
     """
 
-    def __init__(self) -> None:
-        self.tables: dict[frozenset[str], dict[str, _KnownTable]] = {}
-        self.moments: dict[Names, dict[Names, tuple[Mapping[str, Variable], frozenset[str], Moments]]] = {}
-        self.cells = 0
+    tables: dict[frozenset[str], dict[str, _KnownTable]] = field(default_factory=dict)
+    moments: dict[Names, dict[Names, tuple[Mapping[str, Variable], frozenset[str], Moments]]] = field(
+        default_factory=dict
+    )
+    cells: int = 0
 
     def has_room(self, size: int) -> bool:
         """Tell whether so many cells more are held."""
@@ -574,15 +578,18 @@ class RowCounter(Counter):
     """
 
     def __init__(self, rows: Rows, variables: Iterable[Variable], jobs: int | None = None) -> None:
-        self.rows, self.jobs = rows, get_jobs() if jobs is None else jobs
-        self.variables = {variable.name: variable for variable in variables}
-        self.sizes = {name: len(one) for name, one in self.variables.items() if isinstance(one, Discrete)}
+        self.rows = rows
+        self._jobs = get_jobs() if jobs is None else jobs
+        self.variables: dict[str, Variable] = {one.name: one for one in variables}
+        self.sizes: dict[str, int] = {
+            one.name: len(one) for one in self.variables.values() if isinstance(one, Discrete)
+        }
         self._memory: _Memory = rows.remembered.setdefault(_Memory, _Memory())
         self._owner: _Owner | None = None
 
     def persist(self) -> RowCounter:
         """Return a counter that keeps joint codes of columns, too."""
-        counter = RowCounter(self.rows, self.variables.values(), self.jobs)
+        counter = RowCounter(self.rows, self.variables.values(), self._jobs)
         counter._owner = _Owner()
         return counter
 
@@ -690,7 +697,7 @@ class RowCounter(Counter):
     def _pass(self, requests: Sequence[Request], used: Iterable[Names]) -> tuple[Any, ...]:
         names = dict.fromkeys(name for family in used for name in family)
         task = partial(
-            _count_batch, requests=tuple(requests), incomplete=self.incomplete, jobs=self.jobs, owner=self._owner
+            _count_batch, requests=tuple(requests), incomplete=self.incomplete, jobs=self._jobs, owner=self._owner
         )
         return self.rows.learn(task, [self.variables[name] for name in names]).results
 

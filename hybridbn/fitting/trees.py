@@ -137,6 +137,7 @@ class Split(Generic[S]):
         return np.asarray(self.masses / np.cumsum(self.masses)[-1])
 
 
+@dataclass(eq=False)
 class LocatedRows:
     """Rows of a batch that are sent down the branches of trees; each split divides them once.
 
@@ -155,9 +156,9 @@ class LocatedRows:
     array([0, 2])
     """
 
-    def __init__(self, roots: Sequence[Sample], columns: Sequence[Codes]) -> None:
-        self.roots, self.columns = roots, columns
-        self._divided: dict[Split[Any], list[Sample]] = {}
+    roots: Sequence[Sample]
+    columns: Sequence[Codes]
+    _divided: dict[Split[Any], list[Sample]] = field(default_factory=dict, init=False)
 
     def locate(self, route: Route) -> Sample:
         """Return the rows that are sent to a node."""
@@ -169,6 +170,7 @@ class LocatedRows:
         return self._divided[split][route.branch]
 
 
+@dataclass(eq=False)
 class TreeRows(Generic[B]):
     """Rows that trees grow from.
 
@@ -183,10 +185,9 @@ class TreeRows(Generic[B]):
         What the columns are read as.
     """
 
-    def __init__(
-        self, rows: Rows, read: Callable[[Table, int], B], variables: Sequence[Variable] | None = None
-    ) -> None:
-        self.rows, self.read, self.variables = rows, read, variables
+    rows: Rows
+    read: Callable[[Table, int], B]
+    variables: Sequence[Variable] | None
 
     def sum_over(self, function: Callable[[B, Sequence[Sample]], Result], routes: Sequence[Route]) -> Result:
         """Return the sum over all batches of a function of the batch and of its rows at some nodes.

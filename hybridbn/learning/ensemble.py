@@ -405,7 +405,8 @@ class ClassScorer:
     def __init__(
         self, target: str, evidence: Any, options: Options | None = None, shared: frozenset[str] = frozenset()
     ) -> None:
-        self.target, self.evidence, self._shared = target, evidence, shared
+        self.target = target
+        self._evidence, self._shared = evidence, shared
         self.options: Options = replace(options or Options(), impossible="nan")
         self.single: bool = evidence is None or isinstance(evidence, Mapping)
         self._variables: dict[str, Variable] = {}
@@ -437,7 +438,7 @@ class ClassScorer:
     def _evidence_for(self, network: Network) -> Any:
         if not self.single:
             return self._table_for(network)
-        case = self.evidence or {}
+        case = self._evidence or {}
         return {name: value for name, value in case.items() if name in network or name not in self._shared}
 
     def _table_for(self, network: Network) -> Table:
@@ -447,7 +448,7 @@ class ClassScorer:
         columns = {name: variable for name, variable in wanted.items() if name not in self._absent}
         if self._table is None or any(self._variables.get(name) != variable for name, variable in columns.items()):
             self._variables = {**self._variables, **columns}
-            self._table = Table(self.evidence, variables=self._variables.values())
+            self._table = Table(self._evidence, variables=self._variables.values())
             self._absent |= set(self._variables) - set(self._table.names)
             self._variables = {name: self._variables[name] for name in self._table.names}
         return self._table

@@ -341,22 +341,22 @@ class CountedLearner:
         fitters: Mapping[str, MultinomialFitter],
         jobs: int,
     ) -> None:
-        self.rows, self.fitters = rows, fitters
+        self._rows, self._fitters = rows, fitters
         every = (*variables.values(), target)
         self.columns: ColumnGroups = ColumnGroups(variables, target, RowCounter(rows, every).incomplete, jobs)
-        self.number, self.least = 0, 0.0
+        self._number, self._least = 0, 0.0
         self._total = rows.total_weight
         self._counts: list[Values] = []
 
     def learn(self, weights: SampleWeights) -> Outcome:
         """Learn from the counts of the rows, and classify and count these."""
         if not weights.steps:
-            started = self.rows.learn(partial(count_round, self.columns, weights, 0, None)).sums
+            started = self._rows.learn(partial(count_round, self.columns, weights, 0, None)).sums
             self._counts = [table.sum(axis=1) for table in started]
-            self.least = 1.0 if weights.start is None else 0.0
-        network, tables = self.columns.learn(self._counts, self.fitters)
-        self.number += 1
-        split = self.rows.learn(partial(count_round, self.columns, weights, self.number, tables)).sums
+            self._least = 1.0 if weights.start is None else 0.0
+        network, tables = self.columns.learn(self._counts, self._fitters)
+        self._number += 1
+        split = self._rows.learn(partial(count_round, self.columns, weights, self._number, tables)).sums
         error = float(split[0][:, 1].sum()) / self._total
         ends = error == 0 or error >= HALF
         following = None if ends else self._advance(weights, split, tables, Factors.of(error))
@@ -367,17 +367,17 @@ class CountedLearner:
     ) -> SampleWeights:
         """Return the next weights; the counts are those with them then."""
         self._counts = [table[:, 1] * change.up + table[:, 0] * change.down for table in split]
-        self.least *= change.down
-        step = Step(self.number, partial(count_margins, self.columns, tables), change, floored=False)
-        if self.least >= FLOOR:
+        self._least *= change.down
+        step = Step(self._number, partial(count_margins, self.columns, tables), change, floored=False)
+        if self._least >= FLOOR:
             return weights.add(step)
-        self.number += 1
-        added = self.rows.learn(partial(count_added, self.columns, weights.add(step), self.number))
+        self._number += 1
+        added = self._rows.learn(partial(count_added, self.columns, weights.add(step), self._number))
         counts = [table + more for table, more in zip(self._counts, added.sums, strict=True)]
         share = self._total / float(counts[0].sum())
         self._counts = [table * share for table in counts]
-        self.least = max(float(added.least), FLOOR) * share
-        return weights.add(replace(step, number=self.number, share=share, floored=True, noted=True))
+        self._least = max(float(added.least), FLOOR) * share
+        return weights.add(replace(step, number=self._number, share=share, floored=True, noted=True))
 
 
 class ColumnGroups:

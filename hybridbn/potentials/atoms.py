@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -355,7 +355,7 @@ class PointMass(Potential):
     """
 
     family = "point_mass"
-    saved = ("value",)
+    saved: ClassVar[tuple[str, ...]] = ("value",)
 
     child: Continuous
     value: float

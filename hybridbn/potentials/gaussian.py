@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +28,7 @@ from hybridbn.potentials.multinomial import Multinomial, as_parameter_array, des
 from hybridbn.registry import LazyModule
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-scipy = LazyModule("scipy")  # networks are converted without it
+scipy: LazyModule = LazyModule("scipy")  # networks are converted without it
 
 LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 LARGEST = 1e300
@@ -70,7 +70,7 @@ class LinearGaussian(Potential):
     """
 
     family = "gaussian"
-    saved = ("intercept", "coefficients", "variance")
+    saved: ClassVar[tuple[str, ...]] = ("intercept", "coefficients", "variance")
 
     child: Continuous
     intercept: Values
@@ -497,7 +497,7 @@ class LinearGaussianMixture(Potential):
     """
 
     family = "gaussian_mixture"
-    saved = ("probabilities", *LinearGaussian.saved)
+    saved: ClassVar[tuple[str, ...]] = ("probabilities", *LinearGaussian.saved)
 
     child: Continuous
     component: Multinomial

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,7 +55,7 @@ class Multinomial(Potential):
     """
 
     family = "multinomial"
-    saved = ("table",)
+    saved: ClassVar[tuple[str, ...]] = ("table",)
 
     child: Discrete
     parents: tuple[Discrete, ...]

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -54,7 +54,7 @@ class Softmax(Potential):
     """
 
     family = "softmax"
-    saved = ("intercept", "coefficients")
+    saved: ClassVar[tuple[str, ...]] = ("intercept", "coefficients")
 
     child: Discrete
     intercept: Values

@@ -34,7 +34,7 @@ from hybridbn.units import (
 )
 from hybridbn.variables import Continuous, Discrete, Values, Variable, as_objects, is_missing, plain_state, shorten
 
-pandas = LazyModule("pandas")
+pandas: LazyModule = LazyModule("pandas")
 
 Kind: TypeAlias = Literal["discrete", "continuous"]
 Unknown: TypeAlias = Literal["error", "missing"]

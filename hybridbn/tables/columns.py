@@ -42,7 +42,7 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, as_object
 if TYPE_CHECKING:
     from hybridbn.tables.table import Table
 
-pandas = LazyModule("pandas")
+pandas: LazyModule = LazyModule("pandas")
 
 
 class ColumnSource(NamedTuple):
@@ -78,7 +78,7 @@ class Column:
         fault: UnsupportedType | None = None,
     ) -> None:
         self.name: str = name
-        self.fault = fault
+        self.fault: UnsupportedType | None = fault
         self.variable: Variable | None = variable
         self.source: ColumnSource | None = source
         self._cells = cells

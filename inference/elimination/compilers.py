@@ -135,7 +135,7 @@ class Compiler:
         order: EliminationOrder | None,
         partly_observed: frozenset[str] = frozenset(),
     ) -> None:
-        self.program = Program(tuple(factors), (), order or EliminationOrder((), 0.0, 0.0, ()))
+        self.program: Program = Program(tuple(factors), (), order or EliminationOrder((), 0.0, 0.0, ()))
         self.sizes = sizes
         self.order = order
         self.partly_observed = partly_observed

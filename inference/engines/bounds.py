@@ -267,9 +267,9 @@ class SampleSums(WeightedSums):
         self.log_bound = log_bound
         self.draws = 0
         self.squares: Values = np.zeros(())
-        self.mixed = {number: np.zeros_like(table) for number, table in self.tables.items()}
-        self.second = {number: np.zeros_like(table) for number, table in self.tables.items()}
-        self.scaled += [(2, table) for table in (self.squares, *self.mixed.values(), *self.second.values())]
+        self.mixed: dict[int, Values] = {number: np.zeros_like(table) for number, table in self.tables.items()}
+        self.second: dict[int, Values] = {number: np.zeros_like(table) for number, table in self.tables.items()}
+        self.scaled.extend((2, table) for table in (self.squares, *self.mixed.values(), *self.second.values()))
         self._tolerance = plan.options.tolerance
         self._next_look = FEWEST
         self._logs: list[Values] = []

@@ -88,7 +88,7 @@ class SharedCase(Cached):
     """A case that is so expensive that all posteriors are computed together as soon as a second one is wanted."""
 
     def __init__(self, snapshot: Snapshot, widest: float) -> None:
-        self.snapshot, self.widest = snapshot, widest
+        self._snapshot, self._widest = snapshot, widest
         self._tables: dict[str, Values] | None = None
         self._log_norm = self._error = 0.0
 
@@ -106,10 +106,10 @@ class SharedCase(Cached):
         """Return the posteriors of the targets; None where that would take tables much larger than those of one."""
         tables = self._tables
         if tables is None:
-            names = tuple([name for name in self.snapshot if name not in codes])
-            plan = CasePlan(self.snapshot, evidence.findings, names)
+            names = tuple([name for name in self._snapshot if name not in codes])
+            plan = CasePlan(self._snapshot, evidence.findings, names)
             try:
-                answer = plan.solve(codes, evidence.findings, min(most_cells, 2 * self.widest)) if plan.fits else None
+                answer = plan.solve(codes, evidence.findings, min(most_cells, 2 * self._widest)) if plan.fits else None
             except TooManyCells:
                 answer = None
             tables = {}
@@ -137,7 +137,7 @@ class CasePlan(Cached):
     widest: float
 
     def __init__(self, snapshot: Snapshot, findings: Mapping[str, Finding], targets: tuple[str, ...]) -> None:
-        self.snapshot, self.targets = snapshot, targets
+        self._snapshot, self._targets = snapshot, targets
         self.order: EliminationOrder | None = None
         self.program: Program | None = None
         self.refused = self.cost = self.widest = 0.0
@@ -186,7 +186,7 @@ class CasePlan(Cached):
     def estimate_bytes(self) -> int:
         """Return about how many bytes are held, without the potentials' own tables."""
         count = len(self.factors) + len(self.scalars) + len(self.risks)
-        known = len(self.known) * (200 + 40 * len(self.soft + list(self.targets)))
+        known = len(self.known) * (200 + 40 * len(self.soft + list(self._targets)))
         held = 0 if self.program is None else self.program.estimate_bytes()
         return _FACTOR_BYTES * (2 + count) + known + held + sum(plan.estimate_bytes() for plan in self.apart or ())
 
@@ -230,8 +230,8 @@ class CasePlan(Cached):
 
     def _compile(self, tables: Sequence[Values], most_cells: float) -> tuple[Program, list[Values]]:
         """Multiply the tables of a case, and keep the program."""
-        compiler = CaseCompiler(self.factors, [*self.static, *tables], self.snapshot.sizes, most_cells, self.order)
-        program, results = compiler.compute([(name,) for name in self.targets])
+        compiler = CaseCompiler(self.factors, [*self.static, *tables], self._snapshot.sizes, most_cells, self.order)
+        program, results = compiler.compute([(name,) for name in self._targets])
         self.order, program.on_growth = program.order, self.on_growth
         self.cost, self.widest = program.order.total, program.order.largest
         self.program = program if compiler.lasting else None
@@ -242,13 +242,13 @@ class CasePlan(Cached):
         self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float, together: float
     ) -> CaseTables | None:
         """Return the posteriors of all targets, each by itself; None where that takes more work than `together`."""
-        if len(self.targets) == 1:
+        if len(self._targets) == 1:
             return None
         if self.apart is None:
             self.apart = ()
             plans = []
-            for name in self.targets:
-                plans.append(CasePlan(self.snapshot, findings, (name,)))
+            for name in self._targets:
+                plans.append(CasePlan(self._snapshot, findings, (name,)))
                 order = plans[-1].choose_order()
                 together -= order.total
                 if together < 0 or order.largest > most_cells:
@@ -267,7 +267,7 @@ class CasePlan(Cached):
     def choose_order(self) -> EliminationOrder:
         """Return an order that is quickly found, for its cost."""
         scopes = [factor.names for factor in self.factors]
-        return find_order(scopes, self.snapshot.sizes, self.targets, hopeless=0)
+        return find_order(scopes, self._snapshot.sizes, self._targets, hopeless=0)
 
     def _solve_in_logs(self, program: Program, tables: Sequence[Values], log_norm: float) -> tuple[list[Values], float]:
         """Return the normalized tables where products may underflow."""
@@ -301,19 +301,19 @@ class CasePlan(Cached):
         soft: dict[str, int] = {}
         for name in self.soft:
             possible = np.flatnonzero(_weigh(findings[name]) > 0)
-            if len(possible) < self.snapshot.sizes[name]:
+            if len(possible) < self._snapshot.sizes[name]:
                 soft[name] = join_bits(possible.tolist())
-        answer = is_possible(self.risks, codes, soft, self.snapshot.sizes)
+        answer = is_possible(self.risks, codes, soft, self._snapshot.sizes)
         if answer is not None:
             return not answer
         factors = [Factor((name,)) for name in soft]
         tables: list[Any] = [_weigh(findings[name]) > 0 for name in soft]
         for scope, _ in self.risks:
             factors.append(Factor(tuple([name for name in scope if name not in codes])))
-            table = self.snapshot.by_name[scope[-1]].table  # type: ignore[attr-defined]
+            table = self._snapshot.by_name[scope[-1]].table  # type: ignore[attr-defined]
             tables.append(table[tuple([codes.get(name, _ALL) for name in scope])] > 0)
         try:
-            _, (total,) = CaseCompiler(factors, tables, self.snapshot.sizes, most_cells).compute([()])
+            _, (total,) = CaseCompiler(factors, tables, self._snapshot.sizes, most_cells).compute([()])
         except TooManyCells:
             return False  # contradictions that only several tables show together are overlooked
         return not total

@@ -547,7 +547,7 @@ class SliceSum(WeightedSums):
         super().__init__(problem, cut, sizes, sampled=False)
         self.axes = axes
         self.marginals: dict[str, Values] = {name: np.zeros(sizes[name]) for name in cut if name in problem.nodes}
-        self.scaled += [(1, marginal) for marginal in self.marginals.values()]
+        self.scaled.extend((1, marginal) for marginal in self.marginals.values())
 
     def add_slices(
         self, part: Solution, codes: Mapping[str, NDArray[np.intp]], values: Mapping[str, NDArray[Any]]

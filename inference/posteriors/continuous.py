@@ -425,7 +425,9 @@ class LazyPosterior(ContinuousPosterior):
     """Densities of a batch that are made part by part, when they are asked for; error, mean and variance are kept."""
 
     def __init__(self, variable: Continuous, rows: int) -> None:
-        self.variable, self.single, self._count = variable, False, rows
+        self.variable = variable
+        self.single: bool = False
+        self._count = rows
         self._log_evidence = partial(gather, self.ask, list_log_evidence, (3, rows))
 
     @abstractmethod

@@ -68,7 +68,7 @@ class JointPosterior(Batch):
     ) -> None:
         self.variables = variables
         self._network, self._evidence, self._options = network, evidence, options
-        self.single = evidence.single
+        self.single: bool = evidence.single
         self._names = tuple(variable.name for variable in variables)
         numbers = sum(isinstance(variable, Continuous) for variable in variables)
         sizes = [len(variable) for variable in variables if isinstance(variable, Discrete)]

@@ -12,31 +12,16 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from numbered_source import Numbers
 from test_scans import same
 
 import hybridbn as hb
-from hybridbn.tables.backends import Fragment, Source, workers
+from hybridbn.tables.backends import workers
 from hybridbn.tables.backends.base import Batch, Task
 from hybridbn.tables.backends.workers import Dask, Spark
 
 cloudpickle = pytest.importorskip("cloudpickle")
 pa = pytest.importorskip("pyarrow")
-
-
-@dataclass(frozen=True)
-class Number(Fragment):
-    number: int
-
-    def batches(self, columns: Any, rows: int = 9) -> Iterator[Batch]:
-        yield Batch(self.number, None)
-
-
-class Numbers(Source):
-    def __init__(self, count: int) -> None:
-        self.size = count
-
-    def fragments(self) -> list[Fragment]:
-        return [Number(number) for number in range(self.size)]
 
 
 class Listing(Task):

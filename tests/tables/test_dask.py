@@ -6,15 +6,16 @@ The client is one of these tests, with a clock of its own; real clusters are tho
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from numbered_source import Numbers
 
 import hybridbn as hb
-from hybridbn.tables.backends import Fragment, Source, workers
+from hybridbn.tables.backends import workers
 from hybridbn.tables.backends.base import Batch, Task
 from hybridbn.tables.backends.workers import Dask
 
@@ -92,19 +93,6 @@ class Future:
         self.released = True
 
 
-@dataclass(frozen=True)
-class Number(Fragment):
-    number: int
-
-    def batches(self, columns: Any, rows: int = 9) -> Iterator[Batch]:
-        yield Batch(self.number, None)
-
-
-class Numbers(Source):
-    def fragments(self) -> list[Fragment]:
-        return [Number(number) for number in range(40)]
-
-
 class Sum(Task):
     columns = ()
 
@@ -113,11 +101,11 @@ class Sum(Task):
 
 
 def learn(backend: Dask) -> Any:
-    return backend.learn(Sum(), Numbers())
+    return backend.learn(Sum(), Numbers(40))
 
 
 def answer(backend: Dask) -> Any:
-    return list(backend.answer(Sum(), Numbers()))
+    return list(backend.answer(Sum(), Numbers(40)))
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from hybridbn.potentials.base import freeze
 from hybridbn.registry import LazyModule
 from hybridbn.variables import Codes, Values
 
-scipy = LazyModule("scipy")  # networks are converted without it
+scipy: LazyModule = LazyModule("scipy")  # networks are converted without it
 
 _SERIES = 22
 """Terms of the power series for arguments below 1, where 1/22! = 1e-21 is below rounding."""

@@ -41,7 +41,7 @@ from hybridbn.tables.rows import LEAST_SHARE, find_rows
 from hybridbn.units import Unit
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
-pyarrow = LazyModule("pyarrow")
+pyarrow: LazyModule = LazyModule("pyarrow")
 
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _MADE = (".parquet", ".pq", ".feather", ".arrow", ".csv", ".tsv")
@@ -61,7 +61,7 @@ class BatchReader:
     variables: tuple[Variable, ...]
 
     def __init__(self, variables: Sequence[Variable], weights: str | None = None) -> None:
-        self.variables, self.weights = tuple(variables), weights
+        self.variables, self._weights = tuple(variables), weights
         names = [variable.name for variable in self.variables]
         self.columns: tuple[str, ...] = tuple(names if weights is None else dict.fromkeys([*names, weights]))
         # workers may be threads that share this reader
@@ -73,19 +73,19 @@ class BatchReader:
         return coders
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return BatchReader, (self.variables, self.weights)
+        return BatchReader, (self.variables, self._weights)
 
     def read(self, batch: Batch) -> tuple[dict[str, NDArray[Any]], Values | None]:
         """Return the columns of a batch and the weights of its rows."""
         columns = {variable.name: self._read(batch, variable) for variable in self.variables}
-        if self.weights is None:
+        if self._weights is None:
             return columns, None
         try:
-            weights = read_numbers(self.weights, batch.data.column(self.weights))
+            weights = read_numbers(self._weights, batch.data.column(self._weights))
             if np.isnan(weights).any() or (weights < 0).any():
                 check_weights(weights, batch.data.num_rows)
         except TableError as error:
-            raise TableError(f"the column of weights, {self.weights!r}: {error}") from None
+            raise TableError(f"the column of weights, {self._weights!r}: {error}") from None
         return columns, weights
 
     def table(self, batch: Batch) -> Table:
@@ -231,38 +231,39 @@ class TransformedSource(Source):
     def __init__(
         self, real: Source, function: Callable[[int, Any], Any], fields: Sequence[Any] = (), keep_observed: bool = False
     ) -> None:
-        self.real, self.function, self.shown, self.notes = real, function, real.shown, real.notes
-        self.faults, self.untyped = real.faults, real.untyped
-        self.open = real.open if keep_observed else None
+        self._real, self._function, self.shown, self.notes = real, function, real.shown, real.notes
+        self.faults: Mapping[str, UnsupportedType] = real.faults
+        self.untyped: Sequence[str] = real.untyped
+        self.open: Callable[[], TableSource] | None = real.open if keep_observed else None
         self._fields = tuple(fields)
 
     @property
     def schema(self) -> Any:
         """The columns, those of other types and the added ones included."""
-        return pyarrow.schema([*({one.name: one for one in (*self.real.schema, *self._fields)}.values())])
+        return pyarrow.schema([*({one.name: one for one in (*self._real.schema, *self._fields)}.values())])
 
     @property
     def units(self) -> Mapping[str, Unit]:
         """The units of columns of text that are dates or times."""
-        return self.real.units
+        return self._real.units
 
     def prepare(self, names: Iterable[str]) -> None:
         """Find out what the columns of the real source are."""
-        self.real.prepare([name for name in names if name in self.real.schema.names])
+        self._real.prepare([name for name in names if name in self._real.schema.names])
 
     def settle(self, names: Iterable[str], fault: UnsupportedType | None = None) -> None:
         """Find out what columns are of which the first cells told otherwise."""
-        self.real.settle(names, fault)
+        self._real.settle(names, fault)
 
     def settle_texts(self, texts: Mapping[str, Sequence[str] | None]) -> bool:
         """Find out what columns of text are, given what became of their texts."""
-        return self.real.settle_texts(texts)
+        return self._real.settle_texts(texts)
 
     def fragments(self) -> Sequence[Fragment]:
         """Return the fragments of the real source, with what their batches become."""
         return [
-            TransformedFragment(fragment, self.function, self.real.schema, fragment.rows, fragment.shown)
-            for fragment in self.real.fragments()
+            TransformedFragment(fragment, self._function, self._real.schema, fragment.rows, fragment.shown)
+            for fragment in self._real.fragments()
         ]
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property, partial
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from hybridbn.errors import TableError
 from hybridbn.registry import LazyModule
@@ -28,8 +28,8 @@ from hybridbn.tables.columns import is_of_library
 from hybridbn.tables.formats.database_base import parse_duckdb_query, quote_name, quote_text
 from hybridbn.tables.formats.files import StoredFile
 
-duckdb = LazyModule("duckdb")
-pyarrow = LazyModule("pyarrow")
+duckdb: LazyModule = LazyModule("duckdb")
+pyarrow: LazyModule = LazyModule("pyarrow")
 
 _SUFFIXES = (".parquet", ".pq")
 _NEEDED = "backend='duckdb' needs DuckDB: pip install 'hybridbn[duckdb]'"
@@ -63,7 +63,7 @@ class DuckDB(Local):
     """
 
     name = "duckdb"
-    wraps = ("duckdb", "DuckDBPyConnection")
+    wraps: ClassVar[tuple[str, str]] = ("duckdb", "DuckDBPyConnection")
 
     def __init__(self, connection: Any = None) -> None:
         self._connection = connection

@@ -26,7 +26,7 @@ from hybridbn.tables.rows import CountColumns
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-pyarrow = LazyModule("pyarrow")
+pyarrow: LazyModule = LazyModule("pyarrow")
 
 Names: TypeAlias = tuple[str, ...]
 

@@ -43,7 +43,7 @@ from hybridbn.tables.frames.arrow import kind_of_type
 from hybridbn.tables.rows import CountColumns, Item, Result, Rows, RowSample, hash_numbers, refuse_no_value
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
-pyarrow = LazyModule("pyarrow")
+pyarrow: LazyModule = LazyModule("pyarrow")
 
 _LISTED = ("text", "integer", "float", "bool", "date")
 """Kinds of states that are the same in Python and in a dictionary of Arrow."""

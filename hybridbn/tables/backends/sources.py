@@ -68,8 +68,8 @@ from hybridbn.tables.frames.arrow import (
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
-pyarrow = LazyModule("pyarrow")
-fs = LazyModule("pyarrow.fs")
+pyarrow: LazyModule = LazyModule("pyarrow")
+fs: LazyModule = LazyModule("pyarrow.fs")
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -193,20 +193,22 @@ class FileTable(Source):
         constants: Sequence[Mapping[str, Any]] = (),
         paths: Sequence[str] = (),
     ) -> None:
-        self.shown, self._sources, self._kinds, self.paths = shown, sources, dict(kinds), paths
+        self.shown = shown
+        self.paths: Sequence[str] = paths
+        self._sources, self._kinds = sources, dict(kinds)
         self._constants = constants or [{}] * len(sources)
-        self.open = sources[0] if len(sources) == 1 and not self._constants[0] else None
+        self.open: OpenSource | None = sources[0] if len(sources) == 1 and not self._constants[0] else None
         self.faults: dict[str, UnsupportedType] = {}
         self._read = read
         self._settled: set[str] = set()
         source = self._source = sources[0]()
         with name_file_in_errors(source.shown), report_damage(source.shown):
             self._spelled = source.spelled
-            self.notes = source.notes
+            self.notes: Mapping[str, Mapping[str, Any]] = source.notes
             self._types = self._find_types(source) or {one.name: one.type for one in read().to_arrow().schema}
         self._kinds |= dict.fromkeys(source.numbers, "numbers")
         tell_reading(source.dialect.found)
-        self.untyped = source.untyped
+        self.untyped: Sequence[str] = source.untyped
         self._is_joined = len(sources) == 1 or not isinstance(source, ArrowSource)
         self._fragments: list[Fragment] | None = None
 
@@ -705,7 +707,7 @@ class DatabaseTable(FileTable, SQLSource):
         self._select = self._form.select_statement(url)
         source = QuerySource(url)
         super().__init__(source.shown, [partial(copy, source)], kinds, partial(read_table, url))
-        self.open = None
+        self.open: OpenSource | None = None
 
     def learn(self, task: Task) -> Any:
         """Return profiles and counts of few families from SQL, where its groups are those of exact values."""
@@ -763,8 +765,10 @@ class ArrowTable(Source):
         fragments: Sequence[Fragment],
         faults: Mapping[str, UnsupportedType] = MappingProxyType({}),
     ) -> None:
-        self.shown, self._fragments, self.faults = shown, fragments, faults
-        self.schema = dense_schema(schema)
+        self.shown = shown
+        self.faults: Mapping[str, UnsupportedType] = faults
+        self._fragments = fragments
+        self.schema: Any = dense_schema(schema)
         self.notes: Mapping[str, Mapping[str, Any]] = read_notes(schema.metadata)
 
     def fragments(self) -> Sequence[Fragment]:

@@ -19,7 +19,7 @@ from hybridbn.tables.formats.database_base import quote_name
 from hybridbn.tables.frames.arrow import kind_of_type
 from hybridbn.variables import Discrete, Values, Variable
 
-pyarrow = LazyModule("pyarrow")
+pyarrow: LazyModule = LazyModule("pyarrow")
 
 Names: TypeAlias = tuple[str, ...]
 Counts: TypeAlias = dict[tuple[Any, ...], float]

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 import hybridbn
 from hybridbn.errors import HybridBNError, TableError, warn_user
@@ -43,7 +43,7 @@ from hybridbn.tables.backends.base import (
 from hybridbn.tables.columns import is_of_library
 from hybridbn.tables.frames.arrow import validate
 
-pyarrow = LazyModule("pyarrow")
+pyarrow: LazyModule = LazyModule("pyarrow")
 
 Result = TypeVar("Result")
 
@@ -65,12 +65,12 @@ class Processes(Backend):
     """
 
     name = "processes"
-    wraps = ("concurrent.futures", "Executor")
+    wraps: ClassVar[tuple[str, str]] = ("concurrent.futures", "Executor")
 
     workers: int
 
     def __init__(self, executor: Executor | None = None, workers: int = -1) -> None:
-        self.executor, self.workers = executor, check_jobs(workers)
+        self._executor, self.workers = executor, check_jobs(workers)
 
     @classmethod
     @contextmanager
@@ -84,8 +84,8 @@ class Processes(Backend):
         """Yield the results in the order of the fragments."""
         try:
             with (
-                nullcontext(self.executor)
-                if self.executor is not None
+                nullcontext(self._executor)
+                if self._executor is not None
                 else open_pool(min(self.workers, max(len(items), 1))) as executor
             ):
                 yield from run_in_executor(executor, function, items, "the task", self.workers)
@@ -192,10 +192,10 @@ class Dask(Backend):
     """
 
     name = "dask"
-    wraps = ("distributed", "Client")
+    wraps: ClassVar[tuple[str, str]] = ("distributed", "Client")
 
     def __init__(self, client: Any = None, *, retries: int = 2, timeout: float | None = None) -> None:
-        self._client, self.retries, self.timeout = client, retries, timeout
+        self._client, self._retries, self._timeout = client, retries, timeout
 
     @classmethod
     @contextmanager
@@ -252,7 +252,7 @@ class _DaskPass:
 
     def __init__(self, backend: Dask, counted: str) -> None:
         self._backend, self._counted, self._fetched = backend, counted, 0
-        self._left = math.inf if backend.timeout is None else backend.timeout
+        self._left = math.inf if backend._timeout is None else backend._timeout
         self.futures: list[Any] = []
 
     def __enter__(self) -> Self:
@@ -268,7 +268,7 @@ class _DaskPass:
         packed = import_module("cloudpickle").dumps(function)
         with self._explain():
             future = self._backend.client.submit(
-                call_checked, hash_build(), _run, packed, *arguments, retries=self._backend.retries, pure=False
+                call_checked, hash_build(), _run, packed, *arguments, retries=self._backend._retries, pure=False
             )
         self.futures.append(future)
         return future
@@ -335,7 +335,7 @@ class _DaskPass:
             elif raised:
                 raise
             elif isinstance(error, TimeoutError):
-                seconds = _QUIET if self._left > 0 else self._backend.timeout
+                seconds = _QUIET if self._left > 0 else self._backend._timeout
                 reason = f"dask did not answer within {seconds:g} seconds"
                 remedy = "end workers that hang, and run the call again"
             else:
@@ -391,7 +391,7 @@ class Spark(Backend):
     """
 
     name = "spark"
-    wraps = ("pyspark.sql", "SparkSession")
+    wraps: ClassVar[tuple[str, str]] = ("pyspark.sql", "SparkSession")
 
     def __init__(self, session: Any = None) -> None:
         self._session = session

@@ -15,6 +15,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple, TypeAlias
 
@@ -33,7 +34,7 @@ from hybridbn.tables.frames.arrow import decode_column, encode_as
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
-pyarrow = LazyModule("pyarrow")
+pyarrow: LazyModule = LazyModule("pyarrow")
 
 Kinds: TypeAlias = Mapping[str, DeclaredKind]
 """What the cells of columns are to be read as, where their type does not say so."""
@@ -87,6 +88,7 @@ class Field(NamedTuple):
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class TableBlock(ABC):
     """Some consecutive rows of a table, as they came in.
 
@@ -289,7 +291,8 @@ class OtherKind(TableError):
 
     def __init__(self, name: str, fault: UnsupportedType | None = None) -> None:
         super().__init__(name, fault)
-        self.name, self.fault = name, fault
+        self.name = name
+        self.fault: UnsupportedType | None = fault
 
     def __str__(self) -> str:
         return (
@@ -333,10 +336,9 @@ def _join_types(name: str, before: Any, then: Any) -> Any:
 class FileSource(TableSource):
     """A table in a file, which must not change while it is read."""
 
-    file: StoredFile
-
     def __init__(self, file: Path | StoredFile, shown: str) -> None:
-        self.file, self.shown = StoredFile.of(file), shown
+        self.file: StoredFile = StoredFile.of(file)
+        self.shown = shown
         self._state = self.file.state()
 
     def digest(self) -> str:
@@ -362,7 +364,7 @@ class WholeSource(FileSource):
         super().__init__(file, shown)
         if self.file.filesystem is not None:
             raise FormatError(f"{shown}: files of this format are read on this machine; copy it here")
-        self.form, self.suffix, self.options = form, suffix, options
+        self._form, self._suffix, self._options = form, suffix, options
         self.table: Table = self._read(WantedColumns())
         self.names: list[str] = list(self.table.names)
         self.fields: Mapping[str, Field] = {field.name: field for field in fields_of(self.table, form.title)}
@@ -370,7 +372,7 @@ class WholeSource(FileSource):
 
     def _read(self, wanted: WantedColumns) -> Table:
         path = Path(self.file.path)
-        return self.form.read(open_unpacked(path) if is_packed(path) else path, wanted, self.suffix, **self.options)
+        return self._form.read(open_unpacked(path) if is_packed(path) else path, wanted, self._suffix, **self._options)
 
     def read_as(self, kinds: Kinds) -> Table:
         """Return the table with some columns read as what they are declared to be."""
@@ -383,14 +385,14 @@ class WholeSource(FileSource):
         """Give blocks of so many rows."""
         end = min(self.span.stop, len(self.table))
         for start in range(self.span.start + first * rows, end, rows):
-            yield WholeBlock(self, start, min(rows, end - start))
+            yield WholeBlock(start, min(rows, end - start), self)
 
 
+@dataclass(eq=False)
 class WholeBlock(TableBlock):
     """Some rows of a table in memory."""
 
-    def __init__(self, source: WholeSource, start: int, rows: int) -> None:
-        self.source, self.start, self.rows = source, start, rows
+    source: WholeSource
 
     def read(self, names: Sequence[str], kinds: Kinds) -> Table:
         """Return columns as typed ones."""
@@ -453,7 +455,7 @@ class WholeWriter(FileWriter):
 
     def __init__(self, form: FileFormat, fields: Sequence[Field], suffix: str, counter: str | None) -> None:
         super().__init__(fields, counter)
-        self.form, self.suffix = form, suffix
+        self._form, self._suffix = form, suffix
 
     def join(self, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write the table."""
@@ -465,7 +467,7 @@ class WholeWriter(FileWriter):
             for field in self.fields
             if field.states is not None or field.kind in ("integer", "float", "decimal")
         }
-        self.form.write(type_objects(columns, WantedColumns(wanted)), file, self.suffix)
+        self._form.write(type_objects(columns, WantedColumns(wanted)), file, self._suffix)
 
 
 def fields_of(table: Table, holder: str, *, mixed: bool = True) -> list[Field]:

@@ -10,6 +10,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -55,10 +56,10 @@ from hybridbn.tables.frames.arrow import (
 )
 from hybridbn.variables import Discrete
 
-pyarrow = LazyModule("pyarrow")
-compute = LazyModule("pyarrow.compute")
-feather = LazyModule("pyarrow.feather")
-parquet = LazyModule("pyarrow.parquet")
+pyarrow: LazyModule = LazyModule("pyarrow")
+compute: LazyModule = LazyModule("pyarrow.compute")
+feather: LazyModule = LazyModule("pyarrow.feather")
+parquet: LazyModule = LazyModule("pyarrow.parquet")
 
 _KEY = b"hybridbn"
 _MOST_METADATA = 1 << 28
@@ -430,22 +431,20 @@ class ArrowSource(FileSource):
                 held.append(batch.slice(begin, size - count))
                 count, begin = count + held[-1].num_rows, begin + held[-1].num_rows
                 if count == size:
-                    yield ArrowBlock(pyarrow.Table.from_batches(held), start, self.notes)
+                    yield ArrowBlock(start, count, pyarrow.Table.from_batches(held), self.notes)
                     start, count, held = start + size, 0, []
             if start >= self.span.stop:
                 return
         if count:
-            yield ArrowBlock(pyarrow.Table.from_batches(held), start, self.notes)
+            yield ArrowBlock(start, count, pyarrow.Table.from_batches(held), self.notes)
 
 
+@dataclass(eq=False)
 class ArrowBlock(TableBlock):
     """Some rows of an Arrow table, wherever it comes from."""
 
+    table: Any
     noted: Mapping[str, Mapping[str, Any]]
-
-    def __init__(self, table: Any, start: int = 0, noted: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        self.table, self.start, self.noted = table, start, noted or {}
-        self.rows: int = int(table.num_rows)
 
     def read(self, names: Sequence[str], kinds: Kinds) -> Table:
         """Return columns as typed ones."""

@@ -41,7 +41,7 @@ from hybridbn.tables.formats.text_blocks import (
 from hybridbn.tables.formats.typed_columns import WantedColumns, type_objects
 from hybridbn.variables import shorten
 
-pyarrow = LazyModule("pyarrow")
+pyarrow: LazyModule = LazyModule("pyarrow")
 
 BATCH = 10_000
 """Rows that are fetched, or sent, at a time."""
@@ -312,7 +312,8 @@ class RowSource(TextSource):
         }
         kinds |= dict.fromkeys(relation.truths, "bool")
         super().__init__(path, shown, make_line_splitter(), _decode_block)
-        self.names, self.header_lines = names, 1
+        self.names: list[str] = names
+        self.header_lines: int = 1
         with self.file.open() as stream:
             self.header: bytes = stream.readline()
         self.truths: frozenset[str] = relation.truths
@@ -323,18 +324,21 @@ class RowSource(TextSource):
         # a primary key says nothing about the others
         self.index: frozenset[str] = frozenset(relation.key if len(relation.key) == 1 else ())
 
-    line_of = TableSource.line_of
+    def line_of(self, row: int) -> str:
+        """Return which row it is: the lines of the file that it was copied to are ours."""
+        return TableSource.line_of(self, row)
 
 
-def _decode_block(source: RowSource, start: int, piece: RecordChunk) -> RowBlock:
-    return RowBlock(source, start, decode_rows(piece.data))
+def _decode_block(start: int, rows: int, source: RowSource, piece: RecordChunk) -> RowBlock:
+    return RowBlock(start, rows, source, decode_rows(piece.data))
 
 
+@dataclass(eq=False)
 class RowBlock(TableBlock):
     """Some rows of a table of a database, as they are there."""
 
-    def __init__(self, source: RowSource | QuerySource, start: int, held: Sequence[Sequence[Any]]) -> None:
-        self.source, self.start, self.held, self.rows = source, start, held, len(held)
+    source: RowSource | QuerySource
+    held: Sequence[Sequence[Any]]
 
     def read(self, names: Sequence[str], kinds: Kinds) -> Table:
         """Return columns as typed ones."""
@@ -353,7 +357,8 @@ class QuerySource(TableSource):
     first_rows = BATCH
 
     def __init__(self, url: str) -> None:
-        self.url, self.shown = url, database_of(url).locate(url).shown
+        self._url = url
+        self.shown: str = database_of(url).locate(url).shown
         with database_of(url).open_result(url, WantedColumns()) as relation:
             self.names: list[str] = WantedColumns().names(relation.names)
             self.truths: frozenset[str] = relation.truths
@@ -361,16 +366,16 @@ class QuerySource(TableSource):
 
     def blocks(self, rows: int, first: int = 0) -> Iterator[RowBlock]:
         """Give all rows, in blocks of so many or a few more."""
-        with database_of(self.url).open_result(self.url, WantedColumns(columns=tuple(self.names))) as relation:
+        with database_of(self._url).open_result(self._url, WantedColumns(columns=tuple(self.names))) as relation:
             self.names = relation.names
             start, held = 0, list[Sequence[Any]]()
             for batch in relation.batches:
                 held += batch
                 if len(held) >= rows:
-                    yield RowBlock(self, start, held)
+                    yield RowBlock(start, len(held), self, held)
                     start, held = start + len(held), []
             if held:
-                yield RowBlock(self, start, held)
+                yield RowBlock(start, len(held), self, held)
 
     def batches(self, types: Mapping[str, Any], kinds: Kinds, rows: int, part: Any = None) -> Iterator[tuple[int, Any]]:
         """Give columns as Arrow record batches, and ask for no others."""
@@ -398,15 +403,15 @@ class DatabaseWriter(Writer):
 
     def __init__(self, form: Database, fields: Sequence[Field], url: str, counter: str | None) -> None:
         super().__init__(fields, counter)
-        self.form, self.url = form, url
+        self._form, self._url = form, url
 
     def try_to_create(self) -> None:
         """Make the table and take it back, to find out what is refused before anything is learned."""
-        with contextlib.suppress(_Rollback), self.form.create_table(self.url, self.fields):
+        with contextlib.suppress(_Rollback), self._form.create_table(self._url, self.fields):
             raise _Rollback
 
     def insert(self, parts: Iterable[bytes]) -> None:
         """Make the table with the rows of all parts."""
-        with self.form.create_table(self.url, self.fields) as insert:
+        with self._form.create_table(self._url, self.fields) as insert:
             for part in parts:
                 insert(list(decode_rows(part)))

@@ -60,9 +60,9 @@ from hybridbn.tables.formats.typed_columns import (
 from hybridbn.tables.frames.arrow import decode_dictionary, number_rows
 from hybridbn.units import Unit
 
-pyarrow = LazyModule("pyarrow")
-compute = LazyModule("pyarrow.compute")
-csv = LazyModule("pyarrow.csv")
+pyarrow: LazyModule = LazyModule("pyarrow")
+compute: LazyModule = LazyModule("pyarrow.compute")
+csv: LazyModule = LazyModule("pyarrow.csv")
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 """The cells that count as missing unless the caller says otherwise; quoted, they are ordinary text."""
@@ -387,7 +387,8 @@ class DelimitedSource(TextSource):
         with report_damaged_gzip(), replace(stored, encoding=None).open() as stream:
             head = stream.read(SNIFFED)
         dialect = sniff_dialect(head, suffix, self.missing, {"encoding": stored.encoding, **given}, states)
-        self.dialect, self.delimiter = dialect, dialect.delimiter
+        self.dialect: Dialect = dialect
+        self.delimiter: str = dialect.delimiter
         splitter = make_delimited_splitter(self.delimiter)
         super().__init__(replace(stored, encoding=dialect.encoding), shown, splitter, DelimitedBlock)
         with report_damaged_gzip(), self.file.open() as stream:
@@ -411,11 +412,11 @@ class DelimitedSource(TextSource):
         columns = list(zip(*rows, strict=True)) or [()] * len(self.names)
         texts = {name: self._observe(name, column) for name, column in zip(self.names, columns, strict=True)}
         types = {name: guess_type(texts[name], kinds.get(name), self.dialect) for name in self.names}
-        self.untyped = [name for name in self.names if not texts[name]]
+        self.untyped: list[str] = [name for name in self.names if not texts[name]]
         known = add_kinds(kinds, {name: set(held) for name, held in texts.items()}, self.dialect)
-        self.numbers = [name for name, kind in known.items() if kind == "numbers"]
+        self.numbers: list[str] = [name for name, kind in known.items() if kind == "numbers"]
         different = [name for name in self.names if len(set(texts[name])) == len(texts[name]) >= _MANY]
-        self.doubtful = [name for name in different if name not in kinds and types[name] == text_type()]
+        self.doubtful: list[str] = [name for name in different if name not in kinds and types[name] == text_type()]
         return types
 
     def _observe(self, name: str, cells: Sequence[str]) -> list[str]:
@@ -433,7 +434,7 @@ class DelimitedSource(TextSource):
         while True:
             more = stream.read(size)
             head += more
-            starts, ends = self.split(head, not more)
+            starts, ends = self._split(head, not more)
             if len(starts):
                 self._width = max(len(head) // len(starts), 1)
                 return head[: int(ends[0])]

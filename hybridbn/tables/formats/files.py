@@ -25,7 +25,7 @@ from typing import IO, Any, cast
 from hybridbn.errors import FormatError, TableError
 from hybridbn.registry import LazyModule
 
-pyarrow = LazyModule("pyarrow")
+pyarrow: LazyModule = LazyModule("pyarrow")
 
 _LARGEST_NETWORK = 256 << 20
 """Files of networks with more bytes are refused; the largest of the public collections has 10 MB."""

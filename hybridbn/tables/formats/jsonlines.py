@@ -15,7 +15,6 @@ from hybridbn.tables.formats.base import Field, FileFormat, Fills, Kinds, Spell,
 from hybridbn.tables.formats.files import StoredFile
 from hybridbn.tables.formats.text_blocks import (
     Change,
-    RecordChunk,
     TextBlock,
     TextSource,
     TextWriter,
@@ -134,11 +133,10 @@ class JsonSource(TextSource):
 class JsonBlock(TextBlock):
     """Some lines of JSON."""
 
-    def __init__(self, source: JsonSource, start: int, piece: RecordChunk) -> None:
-        super().__init__(source, start, piece)
-        with shift_lines_in_errors(0, piece.line - 1):
-            self._columns, self._lines = _gather(io.BytesIO(piece.data))
-        source.names += [name for name in self._columns if name not in source.names]
+    def __post_init__(self) -> None:
+        with shift_lines_in_errors(0, self.piece.line - 1):
+            self._columns, self._lines = _gather(io.BytesIO(self.piece.data))
+        self.source.names += [name for name in self._columns if name not in self.source.names]
 
     def read(self, names: Sequence[str], kinds: Kinds) -> Table:
         """Return columns as typed ones."""

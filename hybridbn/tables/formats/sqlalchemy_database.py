@@ -35,7 +35,7 @@ from hybridbn.tables.formats.database_base import (
 from hybridbn.tables.formats.sqlite import allow_only_reading, guard_reading
 from hybridbn.tables.formats.typed_columns import WantedColumns
 
-sqlalchemy = LazyModule("sqlalchemy")
+sqlalchemy: LazyModule = LazyModule("sqlalchemy")
 
 _PLACE = re.compile(r"([?&])(table|query)=")
 _STREAMING = {"stream_results": True, "max_row_buffer": BATCH}

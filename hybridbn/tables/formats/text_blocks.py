@@ -11,6 +11,7 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
 
@@ -211,10 +212,10 @@ class TextSource(FileSource):
         file: Path | StoredFile,
         shown: str,
         split: Splitter,
-        block: Callable[[Any, int, RecordChunk], TableBlock],
+        block: Callable[[int, int, Any, RecordChunk], TableBlock],
     ) -> None:
         super().__init__(file, shown)
-        self.split, self._block = split, block
+        self._split, self._block = split, block
         self.names: list[str] = []
         self.header, self.header_lines = b"", 0
         self._starts: dict[int, list[tuple[int, int]]] = {}
@@ -226,14 +227,15 @@ class TextSource(FileSource):
         with report_damaged_gzip(), self.file.open() as stream:
             offset, line = starts[known] if known else self._find_span()
             _skip_to(stream, offset)
-            for number, piece in enumerate(read_chunks(stream, self.split, rows, offset, line), start=known):
+            for number, piece in enumerate(read_chunks(stream, self._split, rows, offset, line), start=known):
                 start = self.span.start + number * rows
                 if start >= self.span.stop:
                     return
                 if number == len(starts):
                     starts.append((piece.offset, piece.line))
                 if number >= first:
-                    yield self._block(self, start, piece.head(self.span.stop - start))
+                    held = piece.head(self.span.stop - start)
+                    yield self._block(start, len(held.starts), self, held)
 
     def _find_span(self) -> tuple[int, int]:
         """Return where the first record of the span begins, and the number of its line."""
@@ -243,7 +245,7 @@ class TextSource(FileSource):
         # a stream of its own, as some are only read onwards
         with self.file.open() as stream:
             _skip_to(stream, offset)
-            for piece in read_chunks(stream, self.split, 1 << 16, offset, line):
+            for piece in read_chunks(stream, self._split, 1 << 16, offset, line):
                 if before < len(piece.starts):
                     skipped = piece.data[: piece.starts[before]]
                     return piece.offset + len(skipped), piece.line + _count_line_ends(skipped)
@@ -261,11 +263,12 @@ class TextSource(FileSource):
         return f"row {row}"
 
 
+@dataclass(eq=False)
 class TextBlock(TableBlock):
     """Some records of a text file."""
 
-    def __init__(self, source: Any, start: int, piece: RecordChunk) -> None:
-        self.source, self.start, self.piece, self.rows = source, start, piece, len(piece.starts)
+    source: Any
+    piece: RecordChunk
 
     def replace_bytes(self, changes: list[Change], prefix: bytes = b"") -> bytes:
         """Return the bytes with some of them replaced, and `prefix` before each record."""

@@ -33,8 +33,8 @@ from hybridbn.unit_texts import PatternFinder
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Values, Variable, as_objects, shorten
 
-pyarrow = LazyModule("pyarrow")
-compute = LazyModule("pyarrow.compute")
+pyarrow: LazyModule = LazyModule("pyarrow")
+compute: LazyModule = LazyModule("pyarrow.compute")
 
 DeclaredKind: TypeAlias = Literal["discrete", "continuous", "text", "numbers"] | Unit
 """What a column is; a unit is that of dates or times, whose text pattern comes first where texts allow several. Of
@@ -373,7 +373,7 @@ class TextKind:
     """
 
     def __init__(self, declared: DeclaredKind | None, dialect: Dialect = PLAIN) -> None:
-        self.declared, self.dialect = declared, dialect
+        self.declared, self._dialect = declared, dialect
         self._kept: dict[str, tuple[Any, int]] = {}
         self._classes: set[type] = set()
         self._finder: PatternFinder | None = PatternFinder(dialect.dates)
@@ -381,7 +381,7 @@ class TextKind:
     def add(self, column: Any, file: Any, first: int) -> None:
         """Add some cells of a file, of which the first is in this row."""
         codes, texts = decode_dictionary(pyarrow.chunked_array([column]))
-        pattern = f"^(?:{self.dialect.number.pattern})$"
+        pattern = f"^(?:{self._dialect.number.pattern})$"
         number = compute.match_substring_regex(column.dictionary, pattern).to_numpy(zero_copy_only=False)
         observed = [texts[code] for code in np.flatnonzero(~number) if texts[code]]
         room = _MOST_TEXTS - len(self._kept)
@@ -390,7 +390,7 @@ class TextKind:
         kept = np.flatnonzero(~number)[: max(room, 0)].tolist()
         for code in np.flatnonzero(number).tolist():
             # one of each kind of numbers tells as much as all of them
-            states = parse_states([str(self.dialect.plain(texts[code]))])
+            states = parse_states([str(self._dialect.plain(texts[code]))])
             if type(states[0]) not in self._classes:
                 self._classes.add(type(states[0]))
                 kept.append(code)
@@ -411,11 +411,11 @@ class TextKind:
         unit = None if self._finder is None or self.declared == "discrete" else self._finder.unit
         if self._finder is not None and unit is not None and not _is_number(unit):
             if self._finder.ambiguous:
-                report_ambiguity(name, self._finder, refuse=self.dialect.dates is not None)
+                report_ambiguity(name, self._finder, refuse=self._dialect.dates is not None)
             return text_type(), unit
         kept = sorted(self._kept, key=lambda text: self._kept[text][1])
         try:
-            column = type_column(name, np.arange(len(kept)), kept, self.declared, self.dialect)
+            column = type_column(name, np.arange(len(kept)), kept, self.declared, self._dialect)
         except TableError as error:
             message = re.sub(r"\brow (\d+)", lambda match: locate(*self._kept[kept[int(match[1])]]), error.text)
             raise TableError(message) from None

@@ -39,7 +39,7 @@ from hybridbn.tables.columns import (
 from hybridbn.units import Unit
 from hybridbn.variables import Codes, as_objects, is_missing
 
-pandas = LazyModule("pandas")
+pandas: LazyModule = LazyModule("pandas")
 
 
 class ArrayColumns(ColumnAdapter):
@@ -286,7 +286,9 @@ class Records(Mappings):
 
     kind = "records"
 
-    owns = FrameAdapter.owns  # what is iterable may be a frame of another kind
+    def owns(self, data: Any) -> bool:
+        """Return that no type alone decides: what is iterable may be a frame of another kind."""
+        return False
 
     def open(self, data: Any) -> Frame:
         records = list(data)

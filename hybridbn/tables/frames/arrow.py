@@ -37,8 +37,8 @@ from hybridbn.tables.columns import (
 from hybridbn.units import Unit
 from hybridbn.variables import as_objects
 
-pyarrow = LazyModule("pyarrow")
-compute = LazyModule("pyarrow.compute")
+pyarrow: LazyModule = LazyModule("pyarrow")
+compute: LazyModule = LazyModule("pyarrow.compute")
 
 NUMBERS = {"integer", "float", "decimal"}
 """Kinds of Arrow types that hold numbers, in the words of `kind_of_type`."""

@@ -34,7 +34,7 @@ from hybridbn.tables.frames.arrays import insert_objects
 from hybridbn.units import Unit, find_zone
 from hybridbn.variables import as_objects
 
-pandas = LazyModule("pandas")
+pandas: LazyModule = LazyModule("pandas")
 
 
 class PandasColumns(ColumnAdapter):

@@ -32,7 +32,7 @@ from hybridbn.tables.columns import (
 from hybridbn.units import Unit
 from hybridbn.variables import as_objects
 
-polars = LazyModule("polars")
+polars: LazyModule = LazyModule("polars")
 
 
 class PolarsColumns(ColumnAdapter):
