@@ -249,8 +249,7 @@ class _AxisChoice:
         needed = _find_needed(snapshot, question, findings)
         used = {name: potential for name, potential in snapshot.by_name.items() if name in needed}
         hard = frozenset([name for name, finding in findings.items() if finding.hard])
-        self.snapshot = snapshot
-        self.question = question
+        self._snapshot, self._question = snapshot, question
         self.used: dict[str, Potential] = used
         self.hard: frozenset[str] = hard
         # a problem must not refer to rows of the evidence
@@ -303,7 +302,7 @@ class _AxisChoice:
 
     def assemble(self) -> Problem:
         """Return the problem in which every variable is represented as decided."""
-        question, findings = self.question, self.findings
+        question, findings = self._question, self.findings
         sources = self.list_sources()
         partly_observed = tuple([name for name in self.nodes if name in findings])
         sharable = self.nodes and all(findings[name].plain for name in partly_observed)
@@ -315,7 +314,7 @@ class _AxisChoice:
         else:
             order = choose_order(factors, scopes or [()], sizes)
         return Problem(
-            self.snapshot,
+            self._snapshot,
             question,
             self.used,
             self.hard,
@@ -430,7 +429,7 @@ class _AxisChoice:
             masked = name in self.masked or name in self.closed
             names = tuple(n for n in potential.scope if n not in self.hard and not (masked and n == name))
             observed = masked or any(n in self.hard for n in potential.scope)
-            fixed = not masked and self.question.constant.issuperset(self.hard.intersection(potential.scope))
+            fixed = not masked and self._question.constant.issuperset(self.hard.intersection(potential.scope))
             partial = name in self.findings and isinstance(self.axes.get(name), CellAxis)
             moving = observed or partial or any(n in nodes for n in names)
             hard = self.hard & set(potential.scope)
@@ -470,15 +469,15 @@ class _AxisChoice:
     def list_scopes(self, sources: Sequence[FactorSource]) -> list[tuple[str, ...]]:
         """Return the names of the tables that are wanted: for each target that from which its posterior is computed."""
         scopes: list[tuple[str, ...]] = []
-        for name in self.question.targets:
+        for name in self._question.targets:
             if name in self.closed:
                 scopes.append(next(s.names for s in sources if isinstance(s, GaussianComponent) and name in s.closed))
             elif isinstance(self.axes.get(name), CellAxis):
                 scopes.append(tuple(n for n in self.used[name].scope if n not in self.hard))
             else:
                 scopes.append(() if name in self.hard else (name,))
-        if self.question.over:
-            scopes = [tuple(name for name in scope if name not in self.hard) for scope in self.question.over]
-        if self.question.joint:
+        if self._question.over:
+            scopes = [tuple(name for name in scope if name not in self.hard) for scope in self._question.over]
+        if self._question.joint:
             scopes = [tuple(dict.fromkeys(name for scope in scopes for name in scope))]
         return scopes

@@ -133,6 +133,7 @@ def _count_end(end: Any) -> float:
     return float(end)
 
 
+@dataclass(eq=False)
 class StateWeights(CellEvidence):
     """Weights of a discrete variable's states: a likelihood, or a set of states with equal ones.
 
@@ -141,8 +142,7 @@ class StateWeights(CellEvidence):
     states : mapping from state to weight, or set of states
     """
 
-    def __init__(self, states: Mapping[Any, Any] | set[Any] | frozenset[Any]) -> None:
-        self.states = states
+    states: Mapping[Any, Any] | set[Any] | frozenset[Any]
 
     def check(self, variable: Variable) -> None:
         """Raise a `TableError` for other states, or weights that are no likelihood."""
@@ -175,6 +175,7 @@ class StateWeights(CellEvidence):
         return [(state, 1.0) for state in self.states]
 
 
+@dataclass(eq=False)
 class LikelihoodFunction(CellEvidence):
     """A likelihood of a continuous variable that is known by its values alone.
 
@@ -183,8 +184,7 @@ class LikelihoodFunction(CellEvidence):
     function : from an array of points to their likelihoods
     """
 
-    def __init__(self, function: Callable[[Values], Any]) -> None:
-        self.function = function
+    function: Callable[[Values], Any]
 
     def weights(self, variable: Variable, points: NDArray[Any]) -> Values:
         """Call the function."""

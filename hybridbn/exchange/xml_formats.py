@@ -488,11 +488,9 @@ class LinearRule:
     ('x', LinearValue(constant=5.0, slopes={'y': 2.0}, variance=9.0, square=None))
     """
 
-    name: str
-
     def __init__(self, text: str) -> None:
         self._tokens = Tokens(text, _refuse_equation, _TOKEN, "equation")
-        self.name = self._tokens.take_kind("name", wanted="name = expression").text
+        self.name: str = self._tokens.take_kind("name", wanted="name = expression").text
         self._tokens.expect("=", after="after the name of an equation")
         self._tree = self._parse_expression(0, 0)
         if self._tokens.now.kind != "end":

@@ -84,12 +84,6 @@ class Table(Rows):
     (array([1.5, nan, 3. ]), array([ 1,  0, -1]))
     """
 
-    _frame: Frame
-    _columns: dict[str, Column]
-    _weights: Values | None
-    _recoded: dict[int, Column]
-    _remembered: dict[Any, Any]
-
     def __init__(
         self,
         data: Any,
@@ -108,11 +102,12 @@ class Table(Rows):
         known: Values | None = None
         if isinstance(frame.data, Table):
             known = frame.data._weights
-            self._frame = frame.data._frame
+            self._frame: Frame = frame.data._frame
         else:
             self._frame = frame.without_columns()
-        self._recoded, self._remembered = {}, {}
-        self._columns = {}
+        self._recoded: dict[int, Column] = {}
+        self._remembered: dict[Any, Any] = {}
+        self._columns: dict[str, Column] = {}
         frame = frame.blank(missing)
         kinds = _check_kinds(discrete, continuous, frame)
         if variables is None:
@@ -133,7 +128,7 @@ class Table(Rows):
                         frame.columns[variable.name], variable, unknown_missing=unknown == "missing"
                     )
         # those of another table were checked, perhaps with rows that have weight where these have none
-        self._weights = known if weights is None else check_weights(weights, frame.rows)
+        self._weights: Values | None = known if weights is None else check_weights(weights, frame.rows)
 
     @classmethod
     def _of(

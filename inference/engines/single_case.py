@@ -132,15 +132,13 @@ class CasePlan(Cached):
     refused : a number of cells that a table has to exceed
     """
 
-    refused: float
-    cost: float
-    widest: float
-
     def __init__(self, snapshot: Snapshot, findings: Mapping[str, Finding], targets: tuple[str, ...]) -> None:
         self._snapshot, self._targets = snapshot, targets
         self.order: EliminationOrder | None = None
         self.program: Program | None = None
-        self.refused = self.cost = self.widest = 0.0
+        self.refused: float = 0.0
+        self.cost: float = 0.0
+        self.widest: float = 0.0
         self.apart: tuple[CasePlan, ...] | None = None
         self.known: dict[tuple[int, ...], bool] = {}
         kinds: dict[str, Status] = {name: "hard" if finding.hard else "soft" for name, finding in findings.items()}

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -130,6 +131,7 @@ class JsonSource(TextSource):
             raise TableError(_EMPTY)
 
 
+@dataclass(eq=False)
 class JsonBlock(TextBlock):
     """Some lines of JSON."""
 

@@ -204,9 +204,6 @@ class TextSource(FileSource):
         What finds the records in bytes.
     """
 
-    header: bytes
-    header_lines: int
-
     def __init__(
         self,
         file: Path | StoredFile,
@@ -217,7 +214,8 @@ class TextSource(FileSource):
         super().__init__(file, shown)
         self._split, self._block = split, block
         self.names: list[str] = []
-        self.header, self.header_lines = b"", 0
+        self.header: bytes = b""
+        self.header_lines: int = 0
         self._starts: dict[int, list[tuple[int, int]]] = {}
 
     def blocks(self, rows: int, first: int = 0) -> Iterator[Any]:
