@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from effort import examples
 from hypothesis import settings
 
-settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("steady", max_examples=examples(100), derandomize=True, deadline=None)
 settings.load_profile("steady")
 
 

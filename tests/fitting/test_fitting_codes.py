@@ -126,7 +126,7 @@ def score(frame: pd.DataFrame, column: str, potentials: str, build: str) -> floa
     return total / rows
 
 
-@pytest.mark.parametrize("build", ["naive_bayes", "hill_climb"])
+@pytest.mark.parametrize("build", ["naive_bayes", pytest.param("hill_climb", marks=pytest.mark.slow)])
 def test_held_out_codes_are_more_likely_than_by_densities(build: str) -> None:
     rng = np.random.default_rng(4)
     rows = 240

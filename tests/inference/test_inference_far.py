@@ -239,7 +239,7 @@ def as_mixture(density):
 @pytest.mark.parametrize("kind", ["softmax", "density", "atoms", "atoms below", "mixture below"])
 def test_what_tells_nothing_changes_nothing_however_far_the_evidence(kind, scale):
     """A neighbor that is not linear Gaussian makes quadrature necessary, and so does another family of a number."""
-    for seed in (*range(10), 38, 109, 198, 269, 320, 346):
+    for seed in (*range(3), 38, 109, 198, 269, 320, 346):
         rng = np.random.default_rng(seed)
         # several hidden numbers below which nothing is linear Gaussian need grids in as many dimensions
         potentials, hidden, evidence, logs = draw_chain(rng, scale, 2 if kind.endswith("below") else 4)

@@ -160,7 +160,9 @@ def pair(parent: str, child: str, seed: int):
     return maker.specs
 
 
-@pytest.mark.parametrize("parent", PARENTS)
+@pytest.mark.parametrize(
+    "parent", [pytest.param(name, marks=[pytest.mark.slow] * (name == "mte-slope")) for name in PARENTS]
+)
 def test_every_pair_of_families(parent):
     for number, child in enumerate(CHILDREN):
         specs = pair(parent, child, 7 * number + len(parent))

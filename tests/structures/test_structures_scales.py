@@ -86,8 +86,14 @@ ANSWERS: Mapping[str, Any] = {
 }
 
 
+SLOW = {"class_clusters", "kdb", "max_min_hill_climb"}
+"""Builders whose networks are like those of `mixture`, `tan` and `hill_climb`, and dearer to make or to ask."""
+
+
 @pytest.mark.parametrize("family", ["auto", pytest.param("gaussian", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", sorted(BUILDERS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in sorted(BUILDERS)]
+)
 def test_answers_are_numbers_of_the_column(name: str, family: str) -> None:
     network, frame = build(name, family), make_frame()
     numbers = [column for column in frame if column != "group" and column in network]
