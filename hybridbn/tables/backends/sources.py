@@ -195,11 +195,10 @@ class FileTable(Source):
     ) -> None:
         self.shown = shown
         self.paths: Sequence[str] = paths
-        self._sources, self._kinds = sources, dict(kinds)
+        self._sources, self._kinds, self._read = sources, dict(kinds), read
         self._constants = constants or [{}] * len(sources)
         self.open: OpenSource | None = sources[0] if len(sources) == 1 and not self._constants[0] else None
         self.faults: dict[str, UnsupportedType] = {}
-        self._read = read
         self._settled: set[str] = set()
         source = self._source = sources[0]()
         with name_file_in_errors(source.shown), report_damage(source.shown):
