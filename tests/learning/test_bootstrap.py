@@ -243,7 +243,8 @@ def draw_sparse_network(rng: np.random.Generator, size: int, rows: int) -> tuple
 @pytest.mark.slow
 def test_averages_over_networks_are_closer_to_the_true_ones_and_predict_better() -> None:
     """One table tells little of it: its gain depends on the bootstrap's draws by more than on the rows predicted."""
-    gains, nearer = [], []
+    gains: list[Any] = []
+    nearer: list[Any] = []
     for seed in range(8):
         data, arcs = draw_sparse_network(np.random.default_rng(seed), 40, 1100)
         train, test = data[:100], data[100:]
