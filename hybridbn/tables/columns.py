@@ -229,9 +229,16 @@ class Column:
 
     def raw(self) -> NDArray[Any]:
         """Return the values as Python objects, as they were given; None where a cell is missing."""
+        try:
+            return self._list_values()
+        except OverflowError as error:
+            message = f"column {self.name!r} holds dates or times that Python has no objects for: {error}"
+            raise TableError(message) from None
+
+    def _list_values(self) -> NDArray[Any]:
         source = self.source
         if self._base is not None and (source is None or not source.current):
-            return self._base.raw()
+            return self._base._list_values()
         if source is None or not source.current:
             if self.cells.unit is not None and self.cells.unit.pattern is None:
                 return as_objects(self.cells.unit.list_values(self.cells.array))
