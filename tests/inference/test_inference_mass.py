@@ -53,7 +53,7 @@ ROOTS: dict[str, tuple[list[tuple[float, Callable[..., Any], float, float]], boo
     "two far modes of any digits": ([(0.5, normal, 123457, 1), (0.5, normal, -98765, 1)], False),
     "two far heavy modes": ([(0.5, student, 1e5, 1), (0.5, student, -1e5, 1)], True),
 }
-EVERYDAY = {"a small share", "beyond the range", "two far modes"}
+EVERYDAY = {"a spike of 1e-4", "between the points of a search", "two far modes"}
 
 
 def mix(parts):
