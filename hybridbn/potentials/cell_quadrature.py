@@ -481,7 +481,9 @@ def _measure_scale(potential: Potential, name: str) -> float:
             except NetworkError:  # a function may be undefined so far out
                 continue
             if name == child.name:
-                return float(found.width.min()) / 2
+                # what was not found may be narrower
+                missing = (lay_cells(potential, given, 0.0).totals < 1 - MASS_TOLERANCE).any()
+                return 0.0 if missing else float(found.width.min()) / 2
             given[child.name] = found.peak
             break
         else:

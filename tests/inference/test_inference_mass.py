@@ -117,17 +117,26 @@ def test_parts_below_parents_and_above_children_are_found(name):
     assert ask(net, {}) == pytest.approx(((expect(parts) + expect([(1.0, *rest[0][1:])])) / 2, 0), abs=1e-6)
 
 
-@pytest.mark.parametrize(("width", "found"), [(1e-3, True), (1e-5, False)])
-def test_spikes_below_an_observed_number_are_found(width, found):
-    own = hb.Density(
-        X, (Y,), function=lambda x, y: 0.3 * normal(x, np.sin(y) / 3, width) + 0.7 * student(x, y, 1), check=False
-    )
+@pytest.mark.parametrize(("width", "scale", "found"), [(1e-3, 1, True), (1e-5, 1, False), (3e-5, 5, False)])
+def test_spikes_below_an_observed_number_are_found(width, scale, found):
+    def function(x, y):
+        return 0.3 * normal(x, np.sin(y) / scale, width) + 0.7 * student(x, y, scale)
+
+    own = hb.Density(X, (Y,), function=function, check=False)
     net = hb.Network([hb.LinearGaussian(Y, intercept=0, variance=1), own])
     mean, error = ask(net, {"y": 0.37})
     assert (error < 1e-6) == found
-    assert abs(mean - (0.3 * math.sin(0.37) / 3 + 0.7 * 0.37)) < max(error, 1e-9)
+    assert abs(mean - (0.3 * math.sin(0.37) / scale + 0.7 * 0.37)) < max(error, 1e-9)
     # an interval has less than all mass
-    assert ask(net, {"y": 0.37, "x": hb.Interval(1, 3)})[1] < 1e-6
+    assert ask(net, {"y": 0.37, "x": hb.Interval(1, 3)})[1] < 1e-6 or not found
+
+
+@pytest.mark.parametrize(("width", "known"), [(1e-2, True), (1e-5, False)])
+def test_how_sharp_a_density_is_is_not_known_where_mass_is_missing(width, known):
+    spike = hb.Density(
+        X, (Y,), function=lambda x, y: 0.3 * normal(x, np.sin(y) / 3, width) + 0.7 * student(x, y, 5), check=False
+    )
+    assert (spike.scale("x") > 0) == known
 
 
 @pytest.mark.slow
