@@ -5,7 +5,8 @@ each discrete column with one effect for each state. Discrete columns depend on 
 all missing cells of a row can be drawn together in closed form. A dependence of a discrete column on a number is not
 lost: the arc points the other way, and Bayes' rule inverts it. AIC, because a missing dependence biases whatever is
 computed from the completed table, while a superfluous one costs some noise: with BIC, slopes near the threshold came
-out too small.
+out too small. As many arcs as there are tens of observed cells are kept, whatever the criterion says: cells that were
+drawn without a dependence would hide it for ever, and no draw would show that one may be there.
 
 With discrete parents a regression has one of several forms, again by AIC: its own coefficients for each configuration,
 or common slopes and an effect for each state of each parent; with a variance for each configuration or for all. All
@@ -39,6 +40,9 @@ _MOST_DISCRETE_COLUMNS = 6
 """Numbers depend on at most this many discrete columns, as each combination of missing ones takes a pass."""
 _ROWS_PER_STATE = 8
 """A discrete column with fewer rows per state is never a parent of numbers."""
+_ROWS_PER_PARAMETER = 10
+"""One parameter of a number for so many observed cells is free: the ridge shrinks what is superfluous, and what is left
+out stays out, as draws without a dependence don't show it."""
 _MOST_DISCRETE_PARENTS = 3
 """A discrete column has at most this many parents, as its tables grow exponentially with them."""
 _PARAMETER_PRICE = 1.0
@@ -48,7 +52,9 @@ _COLLINEAR = 1e-9
 _RIDGE = 0.01
 """The ridge penalty, in rows, with which configurations are drawn to the regression of all rows."""
 _RIDGES = np.geomspace(0.01, 1e4, 25)
-"""Candidates for the ridge penalty of effects and slopes, in rows; the marginal likelihood chooses one."""
+"""Candidates for the ridge penalty of effects and slopes, in rows; the marginal likelihood chooses one:"""
+_CLEARLY_LESS = 1.0
+"""the least one whose logarithm of it is at most this far from the best, as each penalty shrinks what is estimated."""
 _ROWS_OF_OWN_VARIANCE = 8
 """A configuration of fewer rows gets the variance of all rows."""
 
@@ -73,7 +79,7 @@ def conditional_gaussian_arcs(
     >>> x, noise = rng.normal(size=(2, 200))
     >>> c = np.where(x + rng.normal(size=200) > 0, "b", "a")
     >>> sorted(conditional_gaussian_arcs(Table({"x": x, "y": x + noise, "z": rng.normal(size=200), "c": c})))
-    [('c', 'x'), ('c', 'y'), ('y', 'x'), ('y', 'z')]
+    [('c', 'x'), ('c', 'y'), ('c', 'z'), ('x', 'z'), ('y', 'x'), ('y', 'z')]
     """
     discrete = {variable.name: len(variable) for variable in table.variables if isinstance(variable, Discrete)}
     numbers = [name for name in table.names if name not in discrete]
@@ -293,11 +299,7 @@ def _find_number_arcs(
     configurations = 1
     for name in sorted(discrete, key=influence.__getitem__, reverse=True):
         states = len(design.columns_of.get(name, ()))
-        if (
-            influence[name] > 0
-            and configurations * states <= _MOST_CONFIGURATIONS
-            and len(candidates) < _MOST_DISCRETE_COLUMNS
-        ):
+        if states and configurations * states <= _MOST_CONFIGURATIONS and len(candidates) < _MOST_DISCRETE_COLUMNS:
             candidates.append(name)
             configurations *= states
     size = len(numbers)
@@ -311,12 +313,16 @@ def _find_number_arcs(
 
 
 def _select_parents(design: _Design, child: str, rivals: Sequence[str], most_parents: int) -> list[str]:
-    """Select parents greedily: add the column with the greatest gain as long as one has any."""
+    """Select parents greedily: add the column with the greatest gain as long as one has any, or parameters are free."""
     search, parents = _ParentSelection(design, child, rivals), list[str]()
+    free = 0.0 if most_parents == 1 else search.rows / _ROWS_PER_PARAMETER
+    if search.prices.sum() <= free and len(rivals) <= most_parents:
+        return [*rivals]
     while len(parents) < min(most_parents, len(rivals)):
         gains = search.gains()
         best = int(np.argmax(gains))
-        if not gains[best] > 0:
+        free -= search.prices[best]
+        if not (gains[best] > 0 or free >= 0):
             break
         search.add(best)
         parents.append(rivals[best])
@@ -343,8 +349,8 @@ class ImputationRegression(GaussianFitter):
     >>> table = hb.Table({"c": c, "x": x, "y": c + 2 * x + noise}, discrete="c")
     >>> parents = table.variable("c"), table.variable("x")
     >>> ImputationRegression().fit(table, table.variable("y"), parents).coefficients.round(2)
-    array([[1.96],
-           [1.96]])
+    array([[1.97],
+           [1.97]])
     """
 
     ridge: float = _RIDGE
@@ -402,7 +408,8 @@ def _fit_additive(statistics: GaussianStatistics, fitted: LinearGaussian) -> lis
     gram = np.block([[effects.T @ weighted, across[:, 1:]], [across[:, 1:].T, products[1:, 1:]]])
     target = np.concatenate([across[:, 0], products[1:, 0]])
     spectrum, square = Spectrum.of(gram, target), float(products[0, 0])
-    ridge = float(_RIDGES[np.argmin(spectrum.negative_log_evidence(square, _RIDGES, total))])
+    losses = spectrum.negative_log_evidence(square, _RIDGES, total)
+    ridge = float(_RIDGES[np.argmax(losses <= losses.min() + _CLEARLY_LESS)])
     solution = spectrum.slopes(ridge)
     # the effects of each parent's states sum to zero
     free = min(spectrum.coefficients(ridge), len(target) - len(sizes))
