@@ -144,7 +144,7 @@ _HELD_OUT = 300
 """The number of held-out rows by which donors are chosen."""
 _LEAST_ERRORS = 3.0
 """Leaves need a gain of so many standard errors."""
-_BEYOND = 2.0
+BEYOND = 2.0
 """Numbers lie beyond the observed ones by at most this multiple of their range: curves that end earlier bend slopes."""
 _DISTANT = 0.1
 """Differences of predictions below this many standard deviations of the residuals are neglected."""
@@ -238,8 +238,9 @@ def fit_stacked_regression(
     targets: Sequence[int],
     weights: Values,
     rng: np.random.Generator,
+    hidden: Sequence[int] = (),
 ) -> StackedFit:
-    """Learn to predict some features from the others.
+    """Learn to predict some features from the others, except those that are hidden.
 
     Parameters
     ----------
@@ -258,7 +259,7 @@ def fit_stacked_regression(
     >>> fit.regression.predict(np.array([[1.0, 0.0]])).round(1), bool(fit.training[1].std() < 0.12)
     (array([[2.]]), True)
     """
-    others = _choose_others(features, targets, weights)
+    others = _choose_others(features, targets, weights, hidden)
     columns, own = features[:, others], features[:, list(targets)]
     mean = np.average(own, axis=0, weights=weights)
     centered = own - mean
@@ -422,9 +423,9 @@ class StackedFit:
         return predictions, (self.targets[:, 0] - predictions) / np.sqrt(kept)
 
 
-def _choose_others(features: Values, targets: Sequence[int], weights: Values) -> Codes:
+def _choose_others(features: Values, targets: Sequence[int], weights: Values, hidden: Sequence[int] = ()) -> Codes:
     """Return the features that predict some: all others, or those with the greatest correlations."""
-    others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), list(targets))
+    others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), [*targets, *hidden])
     if len(others) <= _MOST_FEATURES:
         return others
     centered = features - np.average(features, axis=0, weights=weights)
@@ -691,7 +692,7 @@ def match_numbers(fit: StackedFit, values: Values, weights: Values, rule: DonorR
         donors: Codes = spread[np.argsort(values[order[spread]], kind="stable")]
         leaves = Leaves.of(fit.find_leaves(order[donors]), donors, len(fit.forest.left), rule.power)
     low, high = float(values.min()), float(values.max())
-    room = _BEYOND * (high - low)
+    room = BEYOND * (high - low)
     return ColumnMatcher(
         fit.regression,
         predictions[order],

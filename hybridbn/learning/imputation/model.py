@@ -55,9 +55,9 @@ Fills: TypeAlias = dict[str, NDArray[Any]]
 
 _METADATA = "imputation"
 """The key of the metadata in the attributes of the network's graph."""
-_VERSION = 6
+_VERSION = 7
 """The version of the metadata's format."""
-_READ_VERSIONS = (3, 4, 5, _VERSION)
+_READ_VERSIONS = (3, 4, 5, 6, _VERSION)
 """Files of other versions are refused."""
 _MOST_TOLD = 8
 """The most columns with numbers outside of the observed range that are named."""

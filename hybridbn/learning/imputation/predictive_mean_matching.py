@@ -10,9 +10,10 @@ Where observed rows are sparse, the difference of the predictions is added, not 
 would come out too small otherwise. Each of several draws learns and takes its numbers from a bootstrap sample of the
 observed rows (Rubin's approximate Bayesian bootstrap), as intervals would be too short otherwise.
 
-Discrete columns whose observed states contradict the network are drawn again, too, by probabilities that are predicted
-in the same way. The expectation of a cell is what is predicted given the expectations of the others, where straight
-lines lead, and given draws of them, averaged over these, where curves do.
+Columns that a badly described number depends on, categories or what it is a curve of, are drawn to agree with it (see
+`compatible_draws`). Discrete columns whose observed states contradict the network are drawn again, too, by
+probabilities that are predicted in the same way. The expectation of a cell is what is predicted given the expectations
+of the others, where straight lines lead, and given draws of them, averaged over these, where curves do.
 
 A number is described badly where it has spikes or heaps, where its residuals given all other cells are far from normal
 or depend on other numbers, and where draws would be what the number can't be. A discrete column is described badly
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -39,11 +40,15 @@ from hybridbn.learning.imputation.column_matching import (
     ColumnMatcher,
     DonorRule,
     StackedFit,
-    StackedRegression,
     choose_curves,
     choose_donors,
     fit_stacked_regression,
     match_numbers,
+)
+from hybridbn.learning.imputation.compatible_draws import (
+    CompatibleMatcher,
+    NumberCandidates,
+    StateMatcher,
 )
 from hybridbn.learning.imputation.rules import Holes, Rules, has_spikes
 from hybridbn.tables import Table
@@ -57,12 +62,14 @@ _MORE_SWEEPS = 4
 """and over so many sweeps of a matching in turn besides the last one."""
 _ALL_ATTEMPTS = 1000
 """The attempts of one draw have numbers below this."""
-_TESTED_ROWS = 1000
-"""The number of rows from which it is told whether a network describes a discrete column."""
 _MOST_INDICATORS = 20
 """At most this many states of a discrete column, the most frequent ones, become indicators."""
+_TESTED_ROWS = 1000
+"""The number of rows from which it is told whether a network describes a discrete column."""
 _FEWEST_OBSERVED = 25
 """With fewer observed cells the nearest predictions are too far away, so a column is not matched."""
+_FEWEST_WHOLE = 50
+"""So many rows without holes say by themselves what depends on what along curves."""
 _SKEWNESS, _KURTOSIS = 0.5, 1.0
 """Residuals with more skewness or excess kurtosis than this are far from normal, unless chance explains it."""
 _STANDARD_ERRORS = 4.0
@@ -75,53 +82,17 @@ _LEAST_EFFECT = 0.2
 """Differences of fewer standard deviations of a state's indicator are not worth a model of their own."""
 _LEAST_VARIANCE = 1e-6
 """The least variance of a state's indicator: a surer probability counts as if it weren't."""
+_LEAST_INFLUENCE = 0.2
+"""A number whose expectation a column changes by fewer residual standard deviations doesn't weigh its candidates."""
 
 Cells: TypeAlias = Mapping[str, NDArray[Any]]
 Limits: TypeAlias = Callable[[str, Cells], tuple[Values, Values]]
 """From a column and the cells of complete rows to the least and the greatest number of the column in each row."""
 
 
-@dataclass(frozen=True, eq=False)
-class StateMatcher:
-    """The drawing of one discrete column from probabilities given all other cells.
-
-    Attributes
-    ----------
-    size : int
-        The number of states.
-    regressions : sequence of (codes, StackedRegression)
-        Of the indicators of all states but the most frequent one, which gets the rest.
-    rest : int
-        The code of that one.
-    """
-
-    size: int
-    regressions: Sequence[tuple[Codes, StackedRegression]]
-    rest: int
-
-    @property
-    def is_curved(self) -> bool:
-        """Whether anything but straight lines predicts."""
-        return any(regression.is_curved for _, regression in self.regressions)
-
-    def expect(self, features: Values) -> Values:
-        """Return the probabilities of the states in each row of the features (rows, states)."""
-        result = np.zeros((len(features), self.size))
-        for codes, regression in self.regressions:
-            result[:, codes] = np.clip(regression.predict(features), 0.0, 1.0)
-        total = result.sum(axis=1)
-        result[:, self.rest] = np.maximum(1 - total, 0.0)
-        return np.asarray(result / np.maximum(total, 1.0)[:, None])
-
-    def draw(self, features: Values, uniforms: Values, low: Values | float, high: Values | float) -> Codes:
-        """Draw a state for each row of the features, given uniform numbers; limits are for numbers."""
-        cumulated = np.cumsum(self.expect(features), axis=1)
-        codes: Codes = (uniforms[:, None] * cumulated[:, -1:] >= cumulated).sum(axis=1).astype(np.intp)
-        return np.minimum(codes, self.size - 1)
-
-    def choose(self, features: Values) -> Codes:
-        """Return the most probable state in each row of the features."""
-        return np.asarray(self.expect(features).argmax(axis=1))
+Matcher: TypeAlias = ColumnMatcher | StateMatcher | CompatibleMatcher
+_KINDS: Mapping[str, type[Matcher]] = {"states": StateMatcher, "donors": ColumnMatcher, "compatible": CompatibleMatcher}
+"""The matchers of a file, by the names under which it holds them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +112,7 @@ class PredictiveMeanMatching:
     """
 
     columns: Sequence[tuple[str, int]]
-    matchers: Mapping[str, ColumnMatcher | StateMatcher]
+    matchers: Mapping[str, Matcher]
     expects: bool = True
     sweeps: int = 1
 
@@ -176,7 +147,8 @@ class PredictiveMeanMatching:
             for name, rows in missing.items():
                 column = np.array(current[name])
                 low, high = (ends[rows] for ends in limits(name, current))
-                drawn = self.matchers[name].draw(features[rows], levels[name][rows], low, high)
+                own = _select_features(self.columns, self.matchers[name], features, holes, rows)
+                drawn = self.matchers[name].draw(own, levels[name][rows], low, high)
                 column[rows] = np.where(np.isnan(drawn), np.clip(column[rows], low, high), drawn)
                 # later columns are matched given what is new in this one
                 current[name] = column
@@ -201,7 +173,7 @@ class PredictiveMeanMatching:
                 continue
             rows, column = np.flatnonzero(holes[name]), np.array(cells[name])
             low, high = (ends[rows] for ends in limits(name, current))
-            chosen = matcher.choose(features[rows])
+            chosen = matcher.choose(_select_features(self.columns, matcher, features, holes, rows))
             column[rows] = np.where((chosen >= low) & (chosen <= high), chosen, column[rows])
             current[name] = column
             _update_features(self.columns, features, name, column)
@@ -231,7 +203,8 @@ class PredictiveMeanMatching:
             rows = np.flatnonzero(holes[name])
             low, high = (ends[rows] for ends in limits(name, cells))
             # the last axis of what is turned are the rows, of numbers as of probabilities
-            own = np.clip(matcher.expect(features[rows]).T, low, high).T
+            own = matcher.expect(_select_features(self.columns, matcher, features, holes, rows))
+            own = np.clip(own.T, low, high).T
             expected[name] = np.zeros((len(features), *own.shape[1:]))
             expected[name][rows] = own
         return expected
@@ -243,17 +216,9 @@ class PredictiveMeanMatching:
             "order": list(self.matchers),
             "expects": self.expects,
             "sweeps": self.sweeps,
-            "states": {
-                name: {
-                    "size": matcher.size,
-                    "rest": matcher.rest,
-                    "expectations": [[codes, one.to_dict()] for codes, one in matcher.regressions],
-                }
-                for name, matcher in self.matchers.items()
-                if isinstance(matcher, StateMatcher)
-            },
-            "donors": {
-                name: matcher.to_dict() for name, matcher in self.matchers.items() if isinstance(matcher, ColumnMatcher)
+            **{
+                kind: {name: one.to_dict() for name, one in self.matchers.items() if isinstance(one, matcher)}
+                for kind, matcher in _KINDS.items()
             },
         }
 
@@ -262,15 +227,12 @@ class PredictiveMeanMatching:
         """Return what `to_dict` was made of."""
         # version 3 has numbers only
         is_new = "order" in content
-        matchers: dict[str, ColumnMatcher | StateMatcher] = {
-            name: ColumnMatcher.from_dict(saved) for name, saved in content["donors"].items()
+        matchers: dict[str, Matcher] = {
+            name: matcher.from_dict(saved)
+            for kind, matcher in _KINDS.items()
+            if is_new or kind == "donors"
+            for name, saved in content.get(kind, {}).items()
         }
-        for name, saved in content["states"].items() if is_new else ():
-            # version 4 has a regression for each state
-            regressions = [
-                (np.atleast_1d(codes), StackedRegression.from_dict(one)) for codes, one in saved["expectations"]
-            ]
-            matchers[name] = StateMatcher(saved["size"], regressions, saved["rest"])
         columns = tuple((name, code) for name, code in content["columns"])
         order = content["order"] if is_new else content["donors"]
         ordered = {name: matchers[name] for name in order}
@@ -378,36 +340,37 @@ def add_matching(completion: Completion, matching: PredictiveMeanMatching | None
 
 @dataclass(frozen=True, eq=False)
 class LearnedMatching:
-    """A matching, and the regressions and the donors that were chosen for it.
+    """A matching, and what was chosen for it.
 
     Attributes
     ----------
     matching : PredictiveMeanMatching
     fits : mapping from column to StackedFit
     donors : mapping from column of numbers to DonorRule
+    children : mapping from column to column of numbers
     """
 
     matching: PredictiveMeanMatching
     fits: Mapping[str, StackedFit]
     donors: Mapping[str, DonorRule]
+    children: Mapping[str, str]
 
     def redraw(self, table: Table, holes: Holes, rng: np.random.Generator) -> PredictiveMeanMatching | None:
         """Return the matching that a bootstrap sample of the rows of another completed table gives.
 
         Only columns with holes are matched, and what is chosen for the regressions stays.
         """
-        sweeps, present = self.matching.sweeps, self.matching.matchers
-        learning = _MatchingInTurn(table, holes, self.matching.columns, rng)
+        sweeps, columns, present = self.matching.sweeps, self.matching.columns, self.matching.matchers
+        learning = _MatchingInTurn(table, holes, columns, rng, self.children, {**self.fits}, {**self.donors})
         matchers = {name: matcher for name, matcher in present.items() if name in holes}
         for sweep in range(sweeps):
-            for name, matcher in matchers.items():
-                if sweep == sweeps - 1:
-                    observed = ~holes[name]
-                    rows = int(observed.sum())
-                    weights = np.bincount(rng.integers(rows, size=rows), minlength=rows).astype(np.float64)
-                    fit = self.fits[name].refit(learning.features[observed], weights)
-                    matchers[name] = matcher = learning.match(name, fit, weights, self.donors.get(name))
-                learning.draw(name, matcher)
+            for name in present:
+                if learning.is_coupled(name) or (name in holes and sweep == sweeps - 1):
+                    learning.refit(name, bootstrap=True)
+                    if name in holes:
+                        matchers[name] = learning.match(name)
+                if name in holes:
+                    learning.draw(name, matchers[name])
         return replace(self.matching, matchers=matchers) if matchers else None
 
 
@@ -437,31 +400,36 @@ def fit_matching(
     assert completion.closed is not None
     completed = {name: table.column(name) for name in table.names if name in completion.network}
     summed = {name for one in rules.sums for name in one.names}
-    names = [name for name in _find_badly_described(completion.closed, completed, holes, rules) if name not in summed]
+    numbers = [name for name in _find_badly_described(completion.closed, completed, holes, rules) if name not in summed]
     columns = _choose_features(completed)
     learning = _MatchingInTurn(table, holes, columns, rng)
-    names = _find_contradicted(completion, table, holes, columns, learning.features, names) + names
-    sweeps = most_sweeps if len(holes.keys() & set(names)) > 1 else 1
-    fits: dict[str, StackedFit] = {}
-    donors: dict[str, DonorRule] = {}
-    matchers: dict[str, ColumnMatcher | StateMatcher] = {}
+    states = _find_contradicted(completion, table, holes, columns, learning.features, numbers)
+    untold = {*summed, *rules.codes, *(name for name in completed if table.is_discrete(name) and name not in states)}
+    children = _find_children(learning, numbers, [name for name in completed if name in holes and name not in untold])
+    learning = replace(learning, children=children)
+    # first by what rows without holes say of the numbers that weigh
+    names = [*children, *(name for name in [*states, *numbers] if name not in children)]
+    sweeps = most_sweeps if len(holes.keys() & {*names}) > 1 or children else 1
+    matchers: dict[str, Matcher] = {}
     for sweep in range(sweeps):
-        is_last = sweep == sweeps - 1
+        # again after two, four, ... sweeps, as the first draws that are learned from are the worst
+        is_last, is_due = sweep == sweeps - 1, sweep > 1 and sweep & (sweep - 1) == 0
         for name in names:
-            if name not in holes and not is_last:
+            is_coupled = learning.is_coupled(name)
+            if name not in holes and not is_last and not is_coupled:
                 continue
-            # again after two, four, ... sweeps, as the first draws that are learned from are the worst
-            if name not in matchers or (sweep > 1 and sweep & (sweep - 1) == 0):
-                observed = ~holes[name] if name in holes else np.ones(len(table), dtype=bool)
-                own = [feature for feature, (other, _) in enumerate(columns) if other == name]
-                weights = np.ones(int(observed.sum()))
-                fits[name] = fit_stacked_regression(learning.features[observed], own, weights, rng)
-                if not table.is_discrete(name):
-                    donors[name] = choose_donors(fits[name], table.column(name)[observed], learning.features[~observed])
-                matchers[name] = learning.match(name, fits[name], weights, donors.get(name))
+            if name not in matchers or (is_due and not is_coupled):
+                learning.learn(name)
+            elif is_coupled:
+                learning.refit(name)
+            if name not in matchers or is_due or is_coupled:
+                matchers[name] = learning.match(name)
             learning.draw(name, matchers[name])
+    if not names:
+        return None
     ordered = {name: matchers[name] for name in names}
-    return LearnedMatching(PredictiveMeanMatching(columns, ordered, sweeps=sweeps), fits, donors) if names else None
+    matching = PredictiveMeanMatching(columns, ordered, sweeps=sweeps)
+    return LearnedMatching(matching, learning.fits, learning.donors, children)
 
 
 @dataclass(frozen=True, eq=False)
@@ -475,38 +443,116 @@ class _MatchingInTurn:
     columns : sequence of (str, int)
         The features.
     rng : Generator
+    children : mapping from column to column of numbers
+        The number that weighs a column's candidates.
+    fits : dict from column to StackedFit
+        What was learned last.
+    donors : dict from column of numbers to DonorRule
     """
 
     table: Table
     holes: Holes
     columns: Sequence[tuple[str, int]]
     rng: np.random.Generator
+    children: Mapping[str, str] = field(default_factory=dict)
+    fits: dict[str, StackedFit] = field(default_factory=dict)
+    donors: dict[str, DonorRule] = field(default_factory=dict)
 
     @cached_property
     def features(self) -> Values:
         """The features of all rows, with what was drawn last."""
         return _build_features(self.columns, {name: self.table.column(name) for name, _ in self.columns})
 
-    def match(
-        self, name: str, fit: StackedFit, weights: Values, donors: DonorRule | None
-    ) -> ColumnMatcher | StateMatcher:
-        """Return the matching of a column from its regression and the weights of the rows where it is observed."""
-        column, variable = self.table.column(name), self.table.variable(name)
-        observed = column[~self.holes[name]] if name in self.holes else column
-        if isinstance(variable, Discrete):
-            return _match_states(fit, self.columns, observed, variable)
-        assert donors is not None
-        return match_numbers(fit, observed, weights, donors)
+    def features_of(self, name: str) -> list[int]:
+        """Return the features that are made of a column."""
+        return [feature for feature, (other, _) in enumerate(self.columns) if other == name]
 
-    def draw(self, name: str, matcher: ColumnMatcher | StateMatcher) -> None:
+    def is_coupled(self, name: str) -> bool:
+        """Return whether a column weighs candidates, or has such."""
+        return name in self.children or name in self.children.values()
+
+    def learn(self, name: str, observed: NDArray[np.bool_] | None = None) -> None:
+        """Choose the regression and the donors of a column, by all rows that tell or by some."""
+        observed = self._learned_from(name) if observed is None else observed
+        hidden = self.features_of(self.children[name]) if name in self.children else ()
+        weights = np.ones(int(observed.sum()))
+        fit = fit_stacked_regression(self.features[observed], self.features_of(name), weights, self.rng, hidden)
+        self.fits[name] = fit
+        if not self.table.is_discrete(name) and name not in self.children:
+            numbers = self.table.column(name)[observed]
+            self.donors[name] = choose_donors(fit, numbers, self.features[~observed])
+
+    def refit(self, name: str, bootstrap: bool = False) -> None:
+        """Learn a column's regression again from what was drawn last, or from a bootstrap sample of it."""
+        observed = self._learned_from(name)
+        rows = int(observed.sum())
+        drawn = self.rng.integers(rows, size=rows) if bootstrap else np.arange(rows)
+        weights = np.bincount(drawn, minlength=rows).astype(np.float64)
+        self.fits[name] = self.fits[name].refit(self.features[observed], weights)
+
+    def match(self, name: str) -> Matcher:
+        """Return the matching of a column from its regression."""
+        fit, variable = self.fits[name], self.table.variable(name)
+        observed = self.table.column(name)[self._learned_from(name)]
+        states = _match_states(fit, self.columns, observed, variable) if isinstance(variable, Discrete) else None
+        if name in self.children:
+            own = [(feature, self.columns[feature][1]) for feature in self.features_of(name)]
+            return CompatibleMatcher.of(states or NumberCandidates.of(fit), own, self.fits[self.children[name]])
+        return states or match_numbers(fit, observed, fit.weights, self.donors[name])
+
+    def draw(self, name: str, matcher: Matcher) -> None:
         """Draw the holes of a column again."""
         if name not in self.holes:
             return
-        missing = self.holes[name]
+        rows = np.flatnonzero(self.holes[name])
         column = np.array(self.table.column(name))
-        own, uniforms = self.features[missing], self.rng.random(int(missing.sum()))
-        column[missing] = matcher.draw(own, uniforms, -np.inf, np.inf)
+        own = _select_features(self.columns, matcher, self.features, self.holes, rows)
+        column[rows] = matcher.draw(own, self.rng.random(len(rows)), -np.inf, np.inf)
         _update_features(self.columns, self.features, name, column)
+
+    def find_influence(self, name: str, child: str) -> float:
+        """Return by how many residual standard deviations a number's expectation changes where another column does."""
+        fit = self.fits[child]
+        features = np.array(self.features)
+        features[:, self.features_of(name)] = self.rng.permutation(features[:, self.features_of(name)])
+        change = fit.regression.predict(features)[:, 0] - fit.regression.predict(self.features)[:, 0]
+        return float(np.sqrt(0.5 * np.square(change).mean()) / (fit.training[1].std() + 1e-300))
+
+    def _learned_from(self, name: str) -> NDArray[np.bool_]:
+        """Return the rows that tell how a column depends on others: where it is observed, but all rows where the number
+        that weighs it is left out, as whether it is observed may depend on that.
+        """
+        is_partial = name in self.holes and name not in self.children
+        return ~self.holes[name] if is_partial else np.ones(len(self.table), dtype=bool)
+
+
+def _find_children(learning: _MatchingInTurn, numbers: Sequence[str], parents: Sequence[str]) -> dict[str, str]:
+    """Return the number, among those described badly, that tells most of each column by a density of its own.
+
+    A number that is described badly itself has none, unless curves describe the other one well: then the latter depends
+    on it, and not it on the latter.
+    """
+    children: dict[str, str] = {}
+    whole = ~np.any([*learning.holes.values()], axis=0)
+    for child in numbers if parents else ():
+        # draws by lines hide curves
+        learning.learn(child, whole if whole.sum() >= _FEWEST_WHOLE else None)
+    for name in parents:
+        strongest = _LEAST_INFLUENCE
+        is_number = not learning.table.is_discrete(name)
+        if name in children.values() or (is_number and has_spikes(learning.table.column(name)[~learning.holes[name]])):
+            continue
+        for child in numbers:
+            fit = learning.fits[child]
+            if child == name or child in children or (is_number and not fit.regression.is_curved):
+                continue
+            residuals = fit.training[1]
+            if name in numbers and (_far_from_normal(residuals) or _has_structure(residuals, fit.columns)):
+                continue
+            influence = learning.find_influence(name, child)
+            if influence > strongest:
+                strongest, children[name] = influence, child
+    return children
 
 
 def _find_badly_described(
@@ -518,22 +564,23 @@ def _find_badly_described(
     values = np.array([completed[name] for name in closed.numbers], dtype=np.float64).T
     codes = [np.asarray(completed[variable.name], dtype=np.intp) for variable in closed.given]
     configuration = encode_configurations(codes, [len(variable) for variable in closed.given], len(values))
+    whole = ~np.any([holes[name] for name in completed if name in holes] or [np.zeros(len(values), dtype=bool)], axis=0)
     names = []
     for column, name in enumerate(closed.numbers):
-        observed = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(values))
-        if len(observed) < _FEWEST_OBSERVED:
+        observed = ~holes[name] if name in holes else np.ones(len(values), dtype=bool)
+        if observed.sum() < _FEWEST_OBSERVED:
             continue
-        residuals = values[observed, column] - closed.conditional_mean(
-            column, values[observed], configuration[observed]
-        )
-        others = np.delete(values[observed], column, axis=1)
+        residuals = values[:, column] - closed.conditional_mean(column, values, configuration)
+        others = np.delete(values, column, axis=1)
+        # draws of others, by lines, hide curves, which rows without holes still show
+        shown = [observed, whole] if _FEWEST_WHOLE <= whole.sum() < observed.sum() else [observed]
         if (
             name in rules.codes
             or has_spikes(values[observed, column])
             or _draws_outside(closed, column, values, configuration, rules.supports.get(name))
-            or _far_from_normal(residuals)
-            or _has_structure(residuals, others)
-            or _has_curves(others, values[observed, column], residuals)
+            or _far_from_normal(residuals[observed])
+            or any(_has_structure(residuals[rows], others[rows]) for rows in shown)
+            or any(_has_curves(others[rows], values[rows, column], residuals[rows]) for rows in shown)
         ):
             names.append(name)
     return names
@@ -561,6 +608,7 @@ def _draws_outside(
 
 
 def _far_from_normal(residuals: Values) -> bool:
+    """Return whether the skewness or the kurtosis of residuals is large, and more than chance explains."""
     n = len(residuals)
     scaled = _standardize(residuals)
     skewness, kurtosis = float((scaled**3).mean()), float((scaled**4).mean()) - 3
@@ -698,6 +746,20 @@ def _match_states(
     counts = np.bincount(observed, minlength=len(variable))
     counts[own] = -1
     return StateMatcher(len(variable), [(own, fit.regression)], int(counts.argmax()))
+
+
+def _select_features(
+    columns: Sequence[tuple[str, int]], matcher: Matcher, features: Values, holes: Holes, rows: Codes
+) -> Values:
+    """Return the features of some rows, without the number that weighs candidates where it is missing itself.
+
+    Both are drawn together then: the candidate first, and that number given it.
+    """
+    own = features[rows]
+    child = columns[matcher.child][0] if isinstance(matcher, CompatibleMatcher) else ""
+    if child in holes:
+        own[holes[child][rows], columns.index((child, -1))] = np.nan
+    return own
 
 
 def _update_features(columns: Sequence[tuple[str, int]], features: Values, name: str, column: NDArray[Any]) -> None:
