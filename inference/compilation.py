@@ -58,7 +58,7 @@ class Question:
     depends and itself
     constant : observed variables with the same value in all rows
     over : the names of the tables that are wanted, if not those that the posteriors of the targets are computed from
-    whole : whether potentials that are mixtures are kept whole, with nodes for their children
+    whole : whether potentials that are mixtures are kept whole, with nodes for their children; None: what is less work
     """
 
     targets: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Question:
     drawn: tuple[str, ...] = ()
     constant: frozenset[str] = frozenset()
     over: tuple[tuple[str, ...], ...] = ()
-    whole: bool = False
+    whole: bool | None = None
 
 
 @dataclass
@@ -223,7 +223,7 @@ def problem_of(network: Network | Snapshot, question: Question, evidence: Eviden
     problem: Problem | None = relevance.CACHE.get(snapshot.key, asked)
     if problem is None:
         problem = _AxisChoice(snapshot, question, evidence).assemble()
-        if problem.mixtures:
+        if problem.mixtures and question.whole is None:
             # configurations of many components may be more than the cells of grids
             whole = problem.keep_whole(evidence)
             work, other = (one.order.total + one.component_work for one in (problem, whole))

@@ -307,6 +307,12 @@ class Finding:
         reach = self.reach
         return self.observed if reach is None else self.observed | np.isfinite(reach[0]) | np.isfinite(reach[1])
 
+    @property
+    def told(self) -> NDArray[np.bool_]:
+        """Where there is an observed value; if there is other evidence, where there is that (rows,)."""
+        weighted = np.isin(np.arange(len(self.values)), self.list_weighted_rows())
+        return self.observed if self.plain else weighted | (self.confined & ~self.observed)
+
     def log_weight_of(self, values: NDArray[Any]) -> Values:
         """Return the log likelihood (rows,) of one value in each row, observed values left aside."""
         soft, rows = self.soft_part, np.arange(len(values))
@@ -411,9 +417,13 @@ class Evidence:
         return Evidence({name: finding.take(rows) for name, finding in self.findings.items()}, count, self.single)
 
     def observe_only(self, names: Iterable[str], known: Collection[str], rows: NDArray[np.intp]) -> Evidence:
-        """Return the evidence of some rows without those of the names that they do not know."""
+        """Return the evidence of some rows, which know no more of other ones of the names than values."""
         hidden = set(names).difference(known)
-        findings = {name: finding.take(rows) for name, finding in self.findings.items() if name not in hidden}
+        findings = {
+            name: Finding(finding.variable, finding.values[rows]) if name in hidden else finding.take(rows)
+            for name, finding in self.findings.items()
+        }
+        findings = {name: finding for name, finding in findings.items() if name not in hidden or not finding.empty}
         return Evidence(findings, len(rows), self.single)
 
 

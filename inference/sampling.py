@@ -139,7 +139,10 @@ def draw(
         snapshot = Snapshot.of(network)
         states = list(takewhile(lambda name: isinstance(network.variable(name), Discrete), waiting))
         fill(_draw_states(snapshot, states, frozenset(informed), evidence, level, options))
-        for name in _halve_repeatedly([name for name in waiting if name not in filled]):
+        names = _halve_repeatedly([name for name in waiting if name not in filled])
+        nodes = problem_of(snapshot, Question(only=frozenset(informed)), Evidence(known, evidence.rows, False)).nodes
+        # given those with nodes, others may have a closed form
+        for name in sorted(names, key=lambda name: name not in nodes):
             given = Evidence(known, evidence.rows, False)
             fill({name: _conditional(snapshot, network.variable(name), given, level[name], options)})
     if closed and evidence.rows:
@@ -324,12 +327,14 @@ def _conditional(
     own = evidence.finding(name)
     if own is not None and own.hard:
         return own.values
+    if own is not None and own.observed.any():
+        rows, values = np.flatnonzero(~own.observed), np.array(own.values)
+        try:
+            values[rows] = _conditional(network, variable, evidence.take(rows, len(rows)), uniforms[rows], options)
+        except ImpossibleEvidence as problem:
+            raise impossible_evidence(rows[list(problem.rows)].tolist(), evidence.single) from None
+        return values
     read = read_relevant_evidence(network, evidence, [name])
-    if own is not None:
-        # rows in which it is observed keep their value anyway
-        rest = {other: finding for other, finding in read.findings.items() if other != name}
-        soft = own.soft_part
-        read = Evidence(rest if soft.empty else {**rest, name: soft}, evidence.rows, False)
     (posterior,) = infer_posteriors(network, [name], read, options)
     return np.asarray(posterior.draw(uniforms[None])[0])
 

@@ -534,10 +534,12 @@ def _list_families(start: Network, structure: Network, potentials: Potentials) -
     for name in start:
         potential = start.potential(name)
         spec: Spec = potentials.get(name, "auto") if isinstance(potentials, Mapping) else potentials
-        if isinstance(spec, str) and spec == "auto":
+        if isinstance(spec, str):
             own = structure.nodes[name].get("potential") if name in structure else None
-            kept = own if isinstance(own, Potential) else potential
-            spec = spec_of(kept) or kept.family
+            kept = own if isinstance(own, Potential) and spec == "auto" else potential
+            like = spec_of(kept) or kept.family
+            # a family that is asked for by its name has the points of the start
+            spec = like if spec == "auto" else like.with_density(spec) if isinstance(like, Fitter) else spec
         child, parents = potential.child, potential.parents
         families[name] = fitter_of(spec, child, parents), child, parents
     return families
@@ -647,7 +649,7 @@ def expect_statistics(
     """
     findings = evidence.findings
     hidden = [name for name in network if name not in findings or not findings[name].hard]
-    question = Question(tuple(hidden), all_of=True)
+    question = Question(tuple(hidden), all_of=True, whole=True)
     problem = problem_of(network, question, evidence)
     families = {name: _FamilyStatistics(network.potential(name), problem) for name in network}
     scopes = [scope for scope in dict.fromkeys(family.scope for family in families.values()) if scope] or [()]

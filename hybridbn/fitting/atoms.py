@@ -11,6 +11,7 @@ import numpy as np
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, RowStatistics, Spec, Statistics, fitter_of, refuse_empty, spec_of
 from hybridbn.fitting.code_tables import find_rest, tabulate, tabulate_cells
+from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.mte import MTEFitter, MTEStatistics
 from hybridbn.fitting.multinomial import MultinomialStatistics
 from hybridbn.potentials import Atoms
@@ -198,7 +199,10 @@ class AtomsFitter(Fitter):
         return tabulate_cells(own, points, density, leaves, codes, rest), fitter.assemble(density, leaves)
 
     def _make_wide_density(self, child: Continuous, parents: tuple[Variable, ...], unit: float) -> Potential:
-        """Return a density about the middle of the points, whatever the parents are."""
+        """Return a density about the middle of the points, whatever the parents are; a normal one, which has a closed
+        form in inference, where normal densities are asked for.
+        """
         middle = {child.name: np.mean(self.points, keepdims=True)}
         table = Table.from_arrays((child, *parents), {**{parent.name: np.zeros(1) for parent in parents}, **middle})
-        return MTEFitter(floor=unit).fit(table, child, parents)
+        fitter = GaussianFitter(floor=unit) if self.is_normal else MTEFitter(floor=unit)
+        return fitter.fit(table, child, parents)

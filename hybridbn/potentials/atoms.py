@@ -25,6 +25,7 @@ from hybridbn.potentials.base import (
     name_component,
     spread,
 )
+from hybridbn.potentials.gaussian import drop_idle_parents
 from hybridbn.potentials.multinomial import Multinomial, as_number_array
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -207,8 +208,8 @@ class Atoms(Potential):
         regression = self.density.as_regression()
         if regression is None:
             return None
-        softmax = self.component.as_softmax()
-        component = self.component if softmax is None else softmax.drop_idle_parents()
+        regression, softmax = drop_idle_parents(regression), self.component.as_softmax()
+        component = self.component if softmax is None else drop_idle_parents(softmax)
         hidden = Discrete(name_component(self.child, self.parents), (*self.points.tolist(), OTHER))
         shape, count = regression.intercept.shape, len(self.points)
         slopes = regression.coefficients[..., None, :]
@@ -220,7 +221,7 @@ class Atoms(Potential):
         joined = {name: np.concatenate(parts, axis=len(shape)) for name, parts in arrays.items()}
         # the constructor takes no variances of zero
         density = object.__new__(type(regression))
-        density._set(child=self.child, parents=(*self.parents, hidden), **joined)
+        density._set(child=self.child, parents=(*regression.parents, hidden), **joined)
         return Components(hidden, component.renamed({self.child.name: hidden.name}), density, PointMarks(self, hidden))
 
     @property

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -279,6 +280,19 @@ class LinearGaussian(Potential):
             for b, parent in zip(self.coefficients.tolist(), self._continuous, strict=True)
         ]
         return f"{start}: N({float(self.intercept):.4g}{''.join(terms)}, {float(self.variance):.4g})>"
+
+
+Family = TypeVar("Family", bound=Potential)
+
+
+def drop_idle_parents(potential: Family) -> Family:
+    """Return a regression, of a number or of the states of a variable, without the continuous parents on which nothing
+    depends.
+    """
+    moving = [math.isfinite(potential.scale(p.name)) or isinstance(p, Discrete) for p in potential.parents]
+    numbers = [moves for moves, parent in zip(moving, potential.parents, strict=True) if isinstance(parent, Continuous)]
+    state = {**potential.to_dict(), "coefficients": potential.to_dict()["coefficients"][..., numbers]}
+    return potential.from_dict(potential.child, list(itertools.compress(potential.parents, moving)), state)
 
 
 MOST_BREAKS = 96

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, has_rows, select_states, spread_states
-from hybridbn.potentials.gaussian import count_rows, linear_predictor, tidy_breaks
+from hybridbn.potentials.gaussian import count_rows, drop_idle_parents, linear_predictor, tidy_breaks
 from hybridbn.potentials.multinomial import as_parameter_array, split
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -146,19 +146,11 @@ class Softmax(Potential):
         """Return the potential itself."""
         return self
 
-    def drop_idle_parents(self) -> Softmax:
-        """Return the potential without the continuous parents on which nothing depends."""
-        continuous = [parent for parent in self.parents if isinstance(parent, Continuous)]
-        moving = [math.isfinite(self.scale(parent.name)) for parent in continuous]
-        idle = {parent.name for parent, moves in zip(continuous, moving, strict=True) if not moves}
-        parents = [parent for parent in self.parents if parent.name not in idle]
-        return Softmax(self.child, parents, intercept=self.intercept, coefficients=self.coefficients[..., moving])
-
     def free_parameters(self) -> int:
         """Return the number of intercepts and coefficients of all states but one; where nothing depends on a parent it
         has no coefficients.
         """
-        size = self.intercept.size + self.drop_idle_parents().coefficients.size
+        size = self.intercept.size + drop_idle_parents(self).coefficients.size
         return size // len(self.child) * (len(self.child) - 1)
 
     # -- files ----------------------------------------------------------------------------------------------------

@@ -599,20 +599,23 @@ class RowPatterns(Engine):
         """Plan the rows of each pattern, those first that know least; None where rows don't differ, or where some of
         them are too wide by themselves.
         """
-        names = [
-            name
-            for name, finding in evidence.findings.items()
-            if finding.plain and not finding.hard and isinstance(problem.axes.get(name), StateAxis)
-        ]
+        names = self.list_names(problem, evidence)
         if problem.question.drawn or not names or evidence.rows < 2:
             return None
         groups = _group_rows(names, evidence)
         if not 1 < len(groups) <= MOST_PATTERNS:
             return None
+        # the posterior of a target has one form in all rows
+        dense = problem.question.dense.union(set(problem.nodes).intersection(problem.question.targets))
+        question = replace(
+            problem.question,
+            only=frozenset(problem.potentials),
+            dense=dense,
+            whole=False if problem.mixtures else None,
+        )
         plans = {}
         for known, rows in groups:
             own = evidence.observe_only(names, known, rows)
-            question = replace(problem.question, only=frozenset(problem.potentials))
             try:
                 plans[known] = choose_plan(problem_of(problem.snapshot, question, own), own, options)
             except TooWide:
@@ -620,6 +623,27 @@ class RowPatterns(Engine):
         widest = max(plans.values(), key=lambda plan: plan.held_bytes)
         operations = sum(plan.operations for plan in plans.values())
         return PatternPlan(problem, options, widest.cells, widest.clique, widest.held_bytes, operations, names, plans)
+
+    def list_names(self, problem: Problem, evidence: Evidence) -> list[str]:
+        """Return the variables of which rows may know something or nothing."""
+        return [
+            name
+            for name, finding in evidence.findings.items()
+            if finding.plain and not finding.hard and isinstance(problem.axes.get(name), StateAxis)
+        ]
+
+
+class SoftPatterns(RowPatterns):
+    """Elimination for each pattern of the numbers of which more is known than values: only these need nodes."""
+
+    rank = 45
+
+    def list_names(self, problem: Problem, evidence: Evidence) -> list[str]:
+        """Return the numbers with intervals or likelihood functions in some rows."""
+        question, findings = problem.question, evidence.findings
+        names = [name for name in problem.nodes if name in findings and not findings[name].plain]
+        wanted = [findings[name].observed.any() for name in names if name in question.targets]
+        return [] if question.over or any(wanted) or (wanted and question.joint) else names
 
 
 @dataclass
@@ -722,8 +746,8 @@ def compute_mixtures(part: Solution, targets: Mapping[int, str]) -> Iterator[tup
 
 
 def _group_rows(names: Sequence[str], evidence: Evidence) -> list[tuple[frozenset[str], NDArray[np.intp]]]:
-    """Return which of the variables are observed, with the rows in which just these are; few observed ones first."""
-    groups = group_rows({name: evidence.findings[name].observed for name in names}, evidence.rows)
+    """Return of which variables something is told, with the rows in which it is of just these; few of them first."""
+    groups = group_rows({name: evidence.findings[name].told for name in names}, evidence.rows)
     return sorted(groups, key=lambda group: len(group[0]))
 
 

@@ -17,7 +17,7 @@ from hybridbn.inference import solutions
 from hybridbn.inference.compilation import Problem, Question
 from hybridbn.inference.engines import Engine, Plan, Solution, list_engines
 from hybridbn.inference.engines.bounds import SampledBounds
-from hybridbn.inference.engines.elimination import Elimination, EliminationPlan, RowPatterns
+from hybridbn.inference.engines.elimination import Elimination, EliminationPlan, RowPatterns, SoftPatterns
 from hybridbn.inference.engines.leaves import Leaves
 from hybridbn.inference.engines.naive_bayes import NaiveBayes
 from hybridbn.inference.engines.single_case import SingleCase
@@ -89,6 +89,7 @@ def test_engines_are_registered_in_the_order_of_their_rank(registry: Registry[En
         SingleCase,
         Leaves,
         NaiveBayes,
+        SoftPatterns,
         Elimination,
         BetterOrder,
         RowPatterns,
@@ -96,7 +97,7 @@ def test_engines_are_registered_in_the_order_of_their_rank(registry: Registry[En
         SampledBounds,
     ]
     make_engine(30, [])
-    assert [engine.rank for engine in list_engines()] == [5, 8, 10, 30, 50, 55, 57, 60, 70]
+    assert [engine.rank for engine in list_engines()] == [5, 8, 10, 30, 45, 50, 55, 57, 60, 70]
 
 
 @pytest.mark.parametrize(

@@ -243,3 +243,49 @@ def test_rows_of_a_chunk_that_all_know_a_number_refine_the_grid_of_another() -> 
     together = net.log_density(frame, max_bytes=2**22)
     alone = [net.log_evidence(row.dropna().to_dict()) for _, row in frame.iterrows()]
     np.testing.assert_allclose(together, alone, atol=1e-9)
+
+
+def make_chain(family: str) -> hb.Network:
+    """A class, and three numbers of a family below it and below each other."""
+    y = hb.Discrete("y", ("n", "y"))
+    numbers = [hb.Continuous(f"v{i}") for i in range(3)]
+    potentials: list[hb.Potential] = [hb.Multinomial(y, table=[0.3, 0.7])]
+    for i, v in enumerate(numbers):
+        parents = (y, *numbers[max(i - 1, 0) : i])
+        slopes = np.full((2, len(parents) - 1), [[0.7], [-0.4]])
+        normal = hb.LinearGaussian(v, parents, intercept=[0.5, -0.5], coefficients=slopes, variance=[1.0, 0.5])
+        component, slopes_of_share = hb.Atoms.component_of(v, [0.0]), np.zeros((2, 2, len(parents) - 1))
+        share = hb.Softmax(component, parents, intercept=[[-1.0, 0.0], [0.0, 0.0]], coefficients=slopes_of_share)
+        potentials.append(
+            hb.Atoms(v, parents, points=[0.0], probabilities=share, density=normal) if family == "atoms" else normal
+        )
+    return hb.Network(potentials)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "atoms"])
+def test_intervals_give_nodes_to_their_own_rows_only(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, between = make_chain(family), hb.Interval
+    nodes: list[tuple[str, ...]] = []
+    solve = elimination._solve_with_nodes
+
+    def note(problem: Problem, *given: Any) -> Any:
+        nodes.append(problem.nodes)
+        return solve(problem, *given)
+
+    monkeypatch.setattr(elimination, "_solve_with_nodes", note)
+    table = pd.DataFrame({
+        "v0": [between(-1, 0.5), 0.3, None, 0.0, None, None, 0.7],
+        "v1": [0.2, between(0, 2), None, None, 0.0, between(-1, 1), 1.5],
+        "v2": [None, 0.0, between(1, 3), -0.4, lambda v: np.exp(-v * v), None, None],
+    })  # fmt: skip
+    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    cases = [{str(name): value for name, value in row.items() if value is not None} for row in rows]
+    logs = net.log_evidence(table)
+    assert {len(own) for own in nodes} == {1}
+    assert logs == pytest.approx([net.log_evidence(own) for own in cases], abs=CLOSE)
+    classes, numbers = net.posterior("y", table), net.posterior("v2", table)
+    for row, own in enumerate(cases):
+        assert classes.probabilities[row] == pytest.approx(net.posterior("y", own).probabilities, abs=CLOSE)
+        if isinstance(own.get("v2"), float):  # of a target, values do not count
+            del own["v2"]
+        assert numbers.mean()[row] == pytest.approx(as_continuous(net.posterior("v2", own)).mean(), abs=1e-9)
