@@ -251,7 +251,7 @@ def make_chain(family: str) -> hb.Network:
     numbers = [hb.Continuous(f"v{i}") for i in range(3)]
     potentials: list[hb.Potential] = [hb.Multinomial(y, table=[0.3, 0.7])]
     for i, v in enumerate(numbers):
-        parents = (y, *numbers[max(i - 1, 0) : i])
+        parents: tuple[hb.Discrete | hb.Continuous, ...] = (y, *numbers[max(i - 1, 0) : i])
         slopes = np.full((2, len(parents) - 1), [[0.7], [-0.4]])
         normal = hb.LinearGaussian(v, parents, intercept=[0.5, -0.5], coefficients=slopes, variance=[1.0, 0.5])
         component, slopes_of_share = hb.Atoms.component_of(v, [0.0]), np.zeros((2, 2, len(parents) - 1))
