@@ -22,13 +22,13 @@ from hybridbn.inference.axes import CellAxis, PriorReach, StateAxis
 from hybridbn.inference.elimination.compilers import choose_order, compile_program
 from hybridbn.inference.elimination.factors import FactorSource, LikelihoodSource, PotentialSource, WeightSource
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_drawing_order
-from hybridbn.inference.elimination.program import Factor, Program
+from hybridbn.inference.elimination.program import Factor, Program, sum_logs
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.inference.relevance import ENTRY_BYTES, Cached, Snapshot, ancestors, find_requisite, status_of
 from hybridbn.network import Network
 from hybridbn.potentials.base import Components, Potential
-from hybridbn.variables import Continuous, Discrete
+from hybridbn.variables import Continuous, Discrete, Values
 
 if TYPE_CHECKING:
     from hybridbn.inference.grids import SharedGrid
@@ -172,12 +172,22 @@ class Problem(Cached):
 
     @property
     def placement(self) -> Program:
-        """The program that computes the marginals of all variables with nodes."""
+        """The program that computes the marginals of all variables with nodes, or one table over all of them where a
+        factor is as large.
+        """
         tables = self.tables
         if tables.placement is None:
-            scopes = [(name,) for name in self.nodes]
+            together = any(set(self.nodes) <= set(factor.names) for factor in self.factors)
+            scopes = [self.nodes] if together else [(name,) for name in self.nodes]
             tables.placement = compile_program(self.factors, scopes, self.sizes)
         return tables.placement
+
+    def compute_log_marginals(self, logs: Mapping[int, Values]) -> list[Values]:
+        """Return the log marginal of each variable with nodes, from the logarithms of the factors."""
+        tables, nodes = self.placement.run_log(logs), range(len(self.nodes))
+        if len(tables) == len(nodes):
+            return tables
+        return [sum_logs(tables[0], tuple(other for other in nodes if other != node)) for node in nodes]
 
     def restrict_to_observed(self, known: frozenset[str]) -> Problem:
         """Return the problem of the rows in which just these of the partly observed variables are observed."""

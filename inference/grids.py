@@ -146,7 +146,7 @@ def place_nodes(
             arrays: dict[int, Values] = {}
             if pointwise is None:
                 arrays = evaluate_factors(problem, {**problem.axes, **axes}, part)
-                logs = problem.placement.run_log(arrays)
+                logs = problem.compute_log_marginals(arrays)
             else:
                 logs = [pointwise.evaluate(axes[problem.nodes[0]], rows, part)]
             reusable = arrays if arrays and evidence.rows == 1 else None

@@ -639,11 +639,17 @@ class SoftPatterns(RowPatterns):
     rank = 45
 
     def list_names(self, problem: Problem, evidence: Evidence) -> list[str]:
-        """Return the numbers with intervals or likelihood functions in some rows."""
+        """Return the numbers with intervals or likelihood functions in some rows; none where tables of all rows are
+        wanted that have no form of their own in rows which know more.
+        """
         question, findings = problem.question, evidence.findings
-        names = [name for name in problem.nodes if name in findings and not findings[name].plain]
-        wanted = [findings[name].observed.any() for name in names if name in question.targets]
-        return [] if question.over or any(wanted) or (wanted and question.joint) else names
+        densities = {*problem.nodes, *problem.component_of}
+        wanted = dict(zip(question.targets, problem.scopes, strict=False))
+        tables = [name for target in wanted if question.joint or target not in densities for name in wanted[target]]
+        known = [findings[name].observed.any() for name in densities.intersection(wanted, findings)]
+        if question.over or any(known) or not all(isinstance(problem.axes.get(name), StateAxis) for name in tables):
+            return []
+        return [name for name in problem.nodes if name in findings and not findings[name].plain]
 
 
 @dataclass

@@ -289,3 +289,5 @@ def test_intervals_give_nodes_to_their_own_rows_only(family: str, monkeypatch: p
         if isinstance(own.get("v2"), float):  # of a target, values do not count
             del own["v2"]
         assert numbers.mean()[row] == pytest.approx(as_continuous(net.posterior("v2", own)).mean(), abs=1e-9)
+    some = net.posteriors(table.head(2))
+    assert as_continuous(some["v2"]).mean() == pytest.approx(numbers.mean()[:2] * [1, 0], abs=1e-9)
