@@ -53,7 +53,7 @@ EVEN_STEPS = (1_000, 20_000, 400_000)
 """The numbers of even steps that are tried: more where nothing was seen at all, or peaks are narrow."""
 EVEN_STEPS_OF_ROOTS = 1 << 16
 """The most even steps for all states of the parents together."""
-EVEN_STEPS_OF_FUNCTIONS = (20_000, 400_000, MOST_POINTS)
+EVEN_STEPS_OF_FUNCTIONS = (60_000, 400_000, MOST_POINTS)
 MOST_MODES = 128
 MOST_JUMPS = 256
 STEPS_OF_PEAK = 32.0

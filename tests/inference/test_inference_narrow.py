@@ -174,6 +174,20 @@ def student(distance):
     return 0.375 * (1 + distance**2 / 4) ** -2.5
 
 
+@pytest.mark.parametrize("place", np.round(np.linspace(-0.0683, -0.0671, 7), 6))
+def test_spikes_on_a_wide_peak_count(place):
+    width, wide, height = 1.7e-4, 0.95, 0.5
+    post = hb.Network([STANDARD, SIGN]).posterior(
+        "c",
+        {"x": lambda x: np.exp(-0.5 * (x / wide) ** 2) + height * np.exp(-0.5 * ((x - place) / width) ** 2)},
+    )
+    masses = [
+        h / math.hypot(1.0, s) * s * math.exp(-0.5 * m**2 / (1 + s**2))
+        for h, m, s in ((1, 0, wide), (height, place, width))
+    ]
+    assert post.log_evidence == pytest.approx(math.log(sum(masses)), abs=1e-9)
+
+
 def test_heavy_tails_are_searched_where_their_mass_is():
     looked = []
 
