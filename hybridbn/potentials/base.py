@@ -319,9 +319,9 @@ class Potential(Registered, ABC):
     @property
     def has_zeros(self) -> bool:
         """Whether the density may be zero inside the variables' domains, so that evidence can contradict it; by default
-        if that of a part may.
+        if that of a part may, or if nothing is known of it.
         """
-        return any(part.has_zeros for part in self.parts)
+        return any(part.has_zeros for part in self.parts) if self.parts else self.opaque
 
     def cellwise(self, name: str) -> bool:
         """Tell whether the density depends on this continuous *parent* only through its cell between `breaks`.

@@ -170,11 +170,6 @@ class Density(Potential):
 
     # -- what quadrature needs to know ----------------------------------------------------------------------------
 
-    @property
-    def has_zeros(self) -> bool:
-        """Whether the density may be zero: nobody knows of a function."""
-        return True
-
     def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
         """Return the breaks that were given."""
         return np.array(dict(self._breaks).get(self._original(name), ()), dtype=np.float64)

@@ -2,7 +2,8 @@
 
 Sums of the numbers of each result are kept in a file: of calls with keywords of all that learns and answers, as far as
 they take little time, of the potentials of all families, of questions about networks of them, and of the tasks of
-`test_blocks`. Whoever means to change a result, or to keep those of other keywords, names them in the file and renews
+`test_blocks`. They are compared where the packages that compute have the versions that the sums were made with, as
+others may break ties in other ways. Whoever means to change a result, or to keep those of other keywords, names them in the file and renews
 it:
 python tests/core/test_kept_answers.py
 """
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -28,9 +30,12 @@ from hybridbn.potentials.mte.conversions import mte_from_density, mte_from_gauss
 from hybridbn.structures.building import BUILDERS
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "kept_answers.json"
-KEPT: dict[str, dict[str, list[float]]] = json.loads(FILE.read_text())
+VERSIONS = {name: version(name) for name in ("numpy", "scipy", "pandas", "networkx", "scikit-learn")}
+KEPT: dict[str, Any] = json.loads(FILE.read_text())
 """The sums by keyword or question, by what is called or asked."""
+MADE_WITH = KEPT.pop("versions")
 DIGITS = 1e-5
+pytestmark = pytest.mark.skipif(MADE_WITH != VERSIONS, reason=f"the sums were made with {MADE_WITH}")
 
 
 # -- what learns and answers, with its keywords --------------------------------------------------------------------
@@ -275,5 +280,6 @@ def test_answers_are_kept(name: str) -> None:
 
 if __name__ == "__main__":
     sys.path += [str(folder) for folder in FILE.parents[1].iterdir() if folder.is_dir()] + [str(FILE.parents[1])]
-    lines = [f'"{name}": {json.dumps(sum_up_all(name))}' for name in dict.fromkeys([*KEPT, *OTHERS])]
+    kept = {"versions": VERSIONS} | {name: sum_up_all(name) for name in dict.fromkeys([*KEPT, *OTHERS])}
+    lines = [f'"{name}": {json.dumps(sums)}' for name, sums in kept.items()]
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
