@@ -23,8 +23,8 @@ from house import (
 from walks import name_walks, run_apart
 
 CEILINGS = {
-    "statements": 53300,
-    "modules": 218,
+    "statements": 52554,
+    "modules": 215,
     "lines of a body, 95th percentile": 25,
     "longest chain of imports": 28,
     "modules imported from outside their room": 70,
@@ -33,13 +33,13 @@ CEILINGS = {
     "questions of the family, outside potentials and exchange": 3,
     "functions above complexity 10": 20,
     "upward imports": 23,
-    "net.posterior: functions": 165,
+    "net.posterior: functions": 163,
     "net.posterior: modules": 29,
-    "naive_bayes(frame): functions": 290,
+    "naive_bayes(frame): functions": 278,
     "naive_bayes(frame): modules": 27,
-    "hb.impute(frame): functions": 545,
+    "hb.impute(frame): functions": 516,
     "hb.impute(frame): modules": 48,
-    "hybridbn impute a.csv b.csv: functions": 785,
+    "hybridbn impute a.csv b.csv: functions": 747,
     "hybridbn impute a.csv b.csv: modules": 69,
 }
 """Figures never rise: whoever lowers one lowers its ceiling, down to the goals of `house.GOALS`."""
