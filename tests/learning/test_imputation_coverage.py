@@ -54,6 +54,7 @@ HIDDEN_PRODUCT = pytest.mark.xfail(strict=True, reason="few complete rows show a
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* rows have no observed cell")
 @pytest.mark.parametrize(
     "table", [pytest.param(name, marks=HIDDEN_PRODUCT if name == "product" else ()) for name in sorted(STUDY.DESIGNS)]
 )
