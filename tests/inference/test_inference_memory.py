@@ -326,6 +326,6 @@ def test_rows_with_holes_take_no_more_than_they_may(count, pairs, rows, megabyte
             warnings.simplefilter("ignore")
             found["means"] = net.posterior("z0", table, max_bytes=megabytes * 2**20).mean()
 
-    assert traced(ask) < 1.2 * min(megabytes, 400) / 2**10
+    assert traced(ask) < 1.2 * min(megabytes, 512) / 2**10
     alone = [net.posterior("z0", table.iloc[row].dropna().to_dict(), tolerance=1e-3).mean() for row in (0, 3)]
     np.testing.assert_allclose(found["means"][[0, 3]], alone, atol=1e-5)
