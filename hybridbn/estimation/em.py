@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, Unpack
@@ -242,10 +242,15 @@ def expectation_maximization(
     rows = read_as_declared(declare_rows(data, weights, **columns).leave_alone(graph)[0], graph, keep_numbers=True)
     first = _check_start(graph, start, rows) if start is not None else _choose_start(graph, rows, potentials, rng)
     families = _list_families(first, graph, potentials)
-    is_exact_family = all(moments_suffice(fitter) or counts_suffice(fitter) for fitter, *_ in families.values())
+    exact = {name for name, (fitter, *_) in families.items() if moments_suffice(fitter) or counts_suffice(fitter)}
+    closed = {name for name, holes in rows.missing.items() if not holes}
+    settled = frozenset(
+        name for name, (_, child, parents) in families.items() if closed.issuperset(v.name for v in (child, *parents))
+    )
+    is_exact_family = families.keys() <= exact | settled
     if not is_exact_family:
-        rows = rows.sample(purpose="parameters of simulated expectations")
-    divider = _RowDivider(families, first, options)
+        rows, settled = rows.sample(purpose="parameters of simulated expectations"), frozenset()
+    divider = _RowDivider(families, first, options, settled)
     variables = [first.variable(name) for name in first if name in rows]
     known = rows.learn(divider.sum_complete, variables)
     if known is None:
@@ -324,7 +329,9 @@ def _iterate(
 
 
 def _add(known: Mapping[str, Statistics], expected: Mapping[str, Statistics]) -> dict[str, Statistics]:
-    return {name: known[name] + statistics if name in known else statistics for name, statistics in expected.items()}
+    """Return statistics of all rows, those of nodes that are in one of both only as they are."""
+    both = known.keys() & expected.keys()
+    return {**known, **expected, **{name: known[name] + expected[name] for name in both}}
 
 
 def _find_priors(families: Families, statistics: Mapping[str, Statistics]) -> dict[str, Values]:
@@ -384,7 +391,7 @@ class Expected:
 
     def __add__(self, other: Expected) -> Expected:
         return Expected(
-            {**self.statistics, **_add(self.statistics, other.statistics)},
+            _add(self.statistics, other.statistics),
             self.log_likelihood + other.log_likelihood,
             self.open_rows + other.open_rows,
         )
@@ -435,11 +442,13 @@ class _RowDivider:
     first : Network
         From which the rows are read.
     options : Options
+    settled : set of str, the nodes of which no cell is missing, nor of their parents: their statistics are not expected
     """
 
     families: Families
     first: Network
     options: Options
+    settled: frozenset[str] = frozenset()
 
     def divide(self, batch: Table) -> _DividedRows:
         """Return the complete rows of a batch, and the others, which are divided once where the batch stays."""
@@ -448,9 +457,12 @@ class _RowDivider:
     def sum_complete(self, batch: Table, first: int) -> Expected | None:
         """Return the statistics of complete rows, and how many others there are; None without any row of weight."""
         divided = self.divide(batch)
-        if not len(divided.complete):
-            return Expected({}, open_rows=len(divided.rows)) if len(divided.rows) else None
-        return Expected(_sum_up(self.families, divided.complete), open_rows=len(divided.rows))
+        if not len(divided.complete) + len(divided.rows):
+            return None
+        statistics = _sum_up(self.families, divided.complete) if len(divided.complete) else {}
+        settled = {name: self.families[name] for name in self.settled}
+        statistics |= _sum_up(settled, batch.take(np.flatnonzero(batch.weights > 0)))
+        return Expected(statistics, open_rows=len(divided.rows))
 
     def expect(self, network: Network, batch: Table, first: int) -> Expected:
         """Return exact expectations over the rows with holes, and the log-likelihood of all rows."""
@@ -459,7 +471,7 @@ class _RowDivider:
         if not len(divided.rows):
             return Expected({}, likelihood)
         try:
-            statistics, logs = expect_statistics(network, divided.evidence, divided.weights, self.options)
+            statistics, logs = expect_statistics(network, divided.evidence, divided.weights, self.options, self.settled)
         except ImpossibleEvidence as problem:
             raise problem.renumber(first + divided.rows, lambda rows: str(impossible_evidence(rows, False))) from None
         return Expected(statistics, float(divided.weights @ logs) + likelihood)
@@ -613,9 +625,9 @@ _NUMBERS = 1 << 22
 
 
 def expect_statistics(
-    network: Network, evidence: Evidence, weights: Values, options: Options
+    network: Network, evidence: Evidence, weights: Values, options: Options, settled: Container[str] = ()
 ) -> tuple[dict[str, Statistics], Values]:
-    r"""Return the expected statistics of all families of a conditional linear Gaussian network, and the log density of
+    r"""Return the expected statistics of families of a conditional linear Gaussian network, and the log density of
     what is observed in each row.
 
     Parameters
@@ -626,6 +638,7 @@ def expect_statistics(
         Rows with nothing but observed and missing values.
     weights : ndarray (rows,)
     options : Options
+    settled : set of str, nodes whose families are left out
 
     Notes
     -----
@@ -651,7 +664,7 @@ def expect_statistics(
     hidden = [name for name in network if name not in findings or not findings[name].hard]
     question = Question(tuple(hidden), all_of=True, whole=True)
     problem = problem_of(network, question, evidence)
-    families = {name: _FamilyStatistics(network.potential(name), problem) for name in network}
+    families = {name: _FamilyStatistics(network.potential(name), problem) for name in network if name not in settled}
     scopes = [scope for scope in dict.fromkeys(family.scope for family in families.values()) if scope] or [()]
     sizes = {name: axis.size for name, axis in problem.axes.items()}
     question = replace(question, over=tuple(scopes))

@@ -304,9 +304,9 @@ def test_rows_without_any_value_change_nothing() -> None:
 def test_equal_rows_of_a_large_discrete_table_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
 
-    def counted(network: hb.Network, evidence: Any, weights: np.ndarray, options: Options) -> Any:
+    def counted(network: hb.Network, evidence: Any, weights: np.ndarray, *others: Any) -> Any:
         sizes.append(len(weights))
-        return expect_statistics(network, evidence, weights, options)
+        return expect_statistics(network, evidence, weights, *others)
 
     monkeypatch.setattr("hybridbn.estimation.em.expect_statistics", counted)
     network = discrete_network()
@@ -317,12 +317,28 @@ def test_equal_rows_of_a_large_discrete_table_count_once(monkeypatch: pytest.Mon
     assert 0 < max(sizes) <= patterns < 1000
 
 
+def test_what_is_complete_needs_no_expectation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column of points beside others changes nothing, and nothing is simulated for it."""
+    monkeypatch.setattr("hybridbn.estimation.em._simulate_expectation", pytest.fail)
+    rng = np.random.default_rng(4)
+    rated, age = np.where(rng.random(120) < 0.4, 0.0, rng.gamma(2, 3, 120)), rng.normal(50, 9, 120)
+    frame = pd.DataFrame({"age": age, "pressure": 90 + 0.6 * age + rng.normal(0, 8, 120), "rated": rated})
+    frame.loc[rng.random(120) < 0.2, "pressure"] = np.nan
+    arcs = [("age", "pressure")]
+    with_points = hb.fit(arcs, frame, "gaussian", missing="em")
+    assert with_points.potential("rated").family == "atoms"
+    found = as_kind(hb.LinearGaussian, with_points.potential("pressure"))
+    known = frame.dropna()
+    slope, intercept = np.polyfit(known["age"], known["pressure"], 1)
+    np.testing.assert_allclose([found.coefficients.item(), found.intercept.item()], [slope, intercept], rtol=1e-9)
+
+
 def test_each_network_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     judged = []
 
-    def recorded(network: hb.Network, evidence: Any, weights: np.ndarray, options: Options) -> Any:
+    def recorded(network: hb.Network, evidence: Any, weights: np.ndarray, *others: Any) -> Any:
         judged.append(network)
-        return expect_statistics(network, evidence, weights, options)
+        return expect_statistics(network, evidence, weights, *others)
 
     monkeypatch.setattr("hybridbn.estimation.em.expect_statistics", recorded)
     learned = expectation_maximization(mixed_network(), with_holes(mixed_network(), 60, 0.3))
