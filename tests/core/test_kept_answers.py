@@ -3,8 +3,8 @@
 Sums of the numbers of each result are kept in a file: of calls with keywords of all that learns and answers, as far as
 they take little time, of the potentials of all families, of questions about networks of them, and of the tasks of
 `test_blocks`. They are compared where the packages that compute have the versions that the sums were made with, as
-others may break ties in other ways. Whoever means to change a result, or to keep those of other keywords, names them in the file and renews
-it:
+others may break ties in other ways. Whoever means to change a result, or to keep those of other keywords, names them
+in the file and renews it:
 python tests/core/test_kept_answers.py
 """
 
