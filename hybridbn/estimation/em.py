@@ -456,13 +456,13 @@ class _RowDivider:
 
     def sum_complete(self, batch: Table, first: int) -> Expected | None:
         """Return the statistics of complete rows, and how many others there are; None without any row of weight."""
-        divided = self.divide(batch)
-        if not len(divided.complete) + len(divided.rows):
+        divided, counted = self.divide(batch), batch.take(np.flatnonzero(batch.weights > 0))
+        if not len(counted):
             return None
-        statistics = _sum_up(self.families, divided.complete) if len(divided.complete) else {}
-        settled = {name: self.families[name] for name in self.settled}
-        statistics |= _sum_up(settled, batch.take(np.flatnonzero(batch.weights > 0)))
-        return Expected(statistics, open_rows=len(divided.rows))
+        settled = {name: family for name, family in self.families.items() if name in self.settled}
+        others = {name: family for name, family in self.families.items() if name not in settled}
+        statistics = _sum_up(others, divided.complete) if len(divided.complete) else {}
+        return Expected({**_sum_up(settled, counted), **statistics}, open_rows=len(divided.rows))
 
     def expect(self, network: Network, batch: Table, first: int) -> Expected:
         """Return exact expectations over the rows with holes, and the log-likelihood of all rows."""
