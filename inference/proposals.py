@@ -39,8 +39,7 @@ from hybridbn.inference.elimination.ordering import EliminationOrder, choose_cut
 from hybridbn.inference.elimination.program import align, sum_logs
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.gaussian_component import GaussianComponent
-from hybridbn.inference.posteriors.base import draw_codes
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials.base import Potential, draw_codes
 from hybridbn.variables import Discrete, Values
 
 Draw: TypeAlias = Callable[[Values, Mapping[str, NDArray[Any]]], tuple[NDArray[Any], Values]]

@@ -33,14 +33,13 @@ from hybridbn.inference.elimination.compilers import choose_order
 from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, find_distinct_rows
 from hybridbn.inference.gaussian_conditioning import Regressions, solve_conditionals
-from hybridbn.inference.posteriors.base import draw_codes
 from hybridbn.inference.queries import impossible_evidence, read_relevant_evidence, suppose
 from hybridbn.inference.relevance import Snapshot, ancestors
 from hybridbn.inference.solutions import TableCollector, infer_posteriors, solve
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator
-from hybridbn.potentials.base import Axes, Potential
+from hybridbn.potentials.base import Axes, Potential, draw_codes
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
 FEW = 8

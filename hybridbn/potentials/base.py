@@ -670,6 +670,26 @@ def search_states(cumulative: Values, starts: Codes, states: int, uniforms: Valu
     return low
 
 
+def draw_codes(weights: Values, index: NDArray[np.intp], uniforms: Values) -> NDArray[np.intp]:
+    """Draw a state for each uniform number (...,) from one of some weightings (weightings, states) of the states.
+
+    Examples
+    --------
+    >>> draw_codes(np.array([[1.0, 3.0], [0.0, 1.0]]), np.array([0, 0, 1]), np.array([0.2, 0.3, 0.0])).tolist()
+    [0, 1, 1]
+    """
+    cumulated = np.cumsum(weights, axis=1)
+    last = weights.shape[1] - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
+    goal = uniforms * cumulated[index, -1]
+    low, high = np.zeros(index.shape, dtype=np.intp), last[index]
+    for _ in range(int(weights.shape[1] - 1).bit_length()):
+        middle = (low + high) // 2
+        above = ~(cumulated[index, middle] <= goal)  # also where weights are NaN
+        high = np.where(above, middle, high)
+        low = np.minimum(np.where(above, low, middle + 1), high)
+    return low
+
+
 def solve_increasing(
     evaluate: Callable[[Values, Codes], tuple[Values, Values]],
     target: Values,

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.options import as_numbers, check_count, check_level, make_generator
+from hybridbn.potentials.base import draw_codes
 from hybridbn.variables import Discrete, Values, Variable, as_objects, code_state
 
 if TYPE_CHECKING:
@@ -486,26 +487,6 @@ class DiscretePosterior(Posterior):
             return f"<posterior of {self.variable.name!r} in {len(self)} rows: {len(self.states)} states>"
         shown = ", ".join(f"{s!r}: {p:.4g}" for s, p in list(zip(self.states, self._table[:, 0], strict=True))[:8])
         return f"<posterior of {self.variable.name!r}: {shown}{', ...' * (len(self.states) > 8)}>"
-
-
-def draw_codes(weights: Values, index: NDArray[np.intp], uniforms: Values) -> NDArray[np.intp]:
-    """Draw a state for each uniform number (...,) from one of some weightings (weightings, states) of the states.
-
-    Examples
-    --------
-    >>> draw_codes(np.array([[1.0, 3.0], [0.0, 1.0]]), np.array([0, 0, 1]), np.array([0.2, 0.3, 0.0])).tolist()
-    [0, 1, 1]
-    """
-    cumulated = np.cumsum(weights, axis=1)
-    last = weights.shape[1] - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
-    goal = uniforms * cumulated[index, -1]
-    low, high = np.zeros(index.shape, dtype=np.intp), last[index]
-    for _ in range(int(weights.shape[1] - 1).bit_length()):
-        middle = (low + high) // 2
-        above = ~(cumulated[index, middle] <= goal)  # also where weights are NaN
-        high = np.where(above, middle, high)
-        low = np.minimum(np.where(above, low, middle + 1), high)
-    return low
 
 
 def compute_entropy(table: Values) -> Values:

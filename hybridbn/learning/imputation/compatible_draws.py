@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.learning.imputation.column_matching import BEYOND, StackedFit, StackedRegression
+from hybridbn.potentials.base import draw_codes
 from hybridbn.variables import Codes, Values
 
 _QUANTILES = 41
@@ -162,9 +163,7 @@ class StateMatcher:
 
     def draw(self, features: Values, uniforms: Values, low: Values | float, high: Values | float) -> Codes:
         """Draw a state for each row of the features, given uniform numbers; limits are for numbers."""
-        cumulated = np.cumsum(self.expect(features), axis=1)
-        codes: Codes = (uniforms[:, None] * cumulated[:, -1:] >= cumulated).sum(axis=1).astype(np.intp)
-        return np.minimum(codes, self.size - 1)
+        return draw_codes(self.expect(features), np.arange(len(features)), uniforms)
 
     def choose(self, features: Values) -> Codes:
         """Return the most probable state in each row of the features."""
@@ -217,15 +216,12 @@ class CompatibleMatcher:
 
     def draw(self, features: Values, uniforms: Values, low: Values | float, high: Values | float) -> NDArray[Any]:
         """Draw a cell within limits for each row of the features, given uniform numbers."""
-        cells, weights = self._weigh(features)
-        cumulated = np.cumsum(weights, axis=1)
-        levels = uniforms * cumulated[:, -1]
-        place: Codes = np.minimum((levels[:, None] >= cumulated).sum(axis=1), weights.shape[1] - 1)
+        (cells, weights), row = self._weigh(features), np.arange(len(features))
+        place = draw_codes(weights, row, uniforms)
         if isinstance(self.candidates, StateMatcher):
             return place
-        row = np.arange(len(features))
-        own = weights[row, place]
-        within = (levels - cumulated[row, place] + own) / np.where(own > 0, own, 1.0)
+        own, cumulated = weights[row, place], np.cumsum(weights, axis=1)
+        within = (uniforms * cumulated[:, -1] - cumulated[row, place] + own) / np.where(own > 0, own, 1.0)
         return np.clip(self.candidates.pick(cells, place, within), low, high)
 
     def expect(self, features: Values) -> Values:
