@@ -23,7 +23,7 @@ from house import (
 from walks import name_walks, run_apart
 
 CEILINGS = {
-    "statements": 52563,
+    "statements": 52558,
     "modules": 215,
     "lines of a body, 95th percentile": 25,
     "longest chain of imports": 28,
