@@ -220,7 +220,7 @@ def tell_reading(found: str) -> None:
 
 
 def _read_with_scanner(scanner: Scanner, header: Sequence[str], names: Sequence[str], rules: _Rules) -> Table:
-    columns = encode_columns(scanner, len(header), [header.index(name) for name in names])
+    columns = encode_columns(scanner, [header.index(name) for name in names])
     coded = {name: _drop_markers(*column, rules.markers) for name, column in zip(names, columns, strict=True)}
     return Table.from_columns([_type_texts(name, *column, rules) for name, column in coded.items()])
 
@@ -327,14 +327,14 @@ def _convert(
         except pyarrow.ArrowInvalid as error:
             if _widen(str(error), header, types):
                 continue
-            scanner.validate(None)
+            scanner.validate()
             if newlines or not scanner.quotes:
                 raise TableError(f"pyarrow can't read it: {error}") from None
             newlines = True
             continue
         if scanner.quotes and not newlines and not scanner.quotes_are_plain(len(table)):
             # Some cell holds a line end, or a quote is where it should not be: the strict scanner tells which.
-            scanner.validate(None)
+            scanner.validate()
             newlines = True
             continue
         integers = [field.name for field in table.schema if pyarrow.types.is_integer(field.type)]

@@ -120,13 +120,12 @@ class Scanner:
                 start = line
 
     def _split_bare_records(self, text: str, whole: bool) -> Iterator[DelimitedRecord]:
-        sign = self.delimiter
         lines = re.split(r"\r\n|\n|\r", text)
         if not whole:
             lines.pop()
         for number, line in enumerate(lines, start=1):
             if line:
-                yield DelimitedRecord(number, line.split(sign))
+                yield DelimitedRecord(number, line.split(self.delimiter))
 
     def _describe_quote_fault(self, text: str, position: int, start: int, line: int) -> str:
         rest = text[position : position + 40]
@@ -151,25 +150,21 @@ class Scanner:
         rows = [record.cells for record in records[1:1001]]
         return header, [row for row in rows if len(row) == len(header)], whole and len(records) == 1 + len(rows)
 
-    def body_records(self, width: int | None) -> Iterator[DelimitedRecord]:
-        """Give the records after the header, refusing those that are not `width` cells wide (None: the header's)."""
+    def body_records(self) -> Iterator[DelimitedRecord]:
+        """Give the records after the header, refusing those that are not as wide as this."""
         records = self.split_records(self.text())
-        header = next(records).cells
-        expected = len(header) if width is None else width
+        width = len(next(records).cells)
         for record in records:
-            if len(record.cells) != expected:
-                raise TableError(self._describe_ragged(record, expected))
+            if len(record.cells) != width:
+                raise TableError(
+                    f"line {record.line}: {len(record.cells)} cells, but the header names {width} columns; mend the"
+                    " line, or put quotes around a cell that holds the delimiter"
+                )
             yield record
 
-    def _describe_ragged(self, record: DelimitedRecord, expected: int) -> str:
-        return (
-            f"line {record.line}: {len(record.cells)} cells, but the header names {expected} columns; mend the line, or"
-            " put quotes around a cell that holds the delimiter"
-        )
-
-    def validate(self, width: int | None) -> None:
+    def validate(self) -> None:
         """Look at every record; raise `TableError` at the first fault."""
-        for _ in self.body_records(width):
+        for _ in self.body_records():
             pass
 
     def quotes_are_plain(self, rows: int) -> bool:
@@ -213,15 +208,15 @@ class Scanner:
 
     def line_of(self, row: int) -> int:
         """Return the line where a row of the table starts."""
-        return next((record.line for record in itertools.islice(self.body_records(None), row, None)), row + 2)
+        return next((record.line for record in itertools.islice(self.body_records(), row, None)), row + 2)
 
 
-def encode_columns(scanner: Scanner, width: int, columns: Sequence[int]) -> list[tuple[NDArray[np.intp], list[str]]]:
+def encode_columns(scanner: Scanner, columns: Sequence[int]) -> list[tuple[NDArray[np.intp], list[str]]]:
     """Return some columns of the body as codes and distinct texts."""
     known: list[dict[str, int]] = [{} for _ in columns]
     parts: list[list[NDArray[np.intp]]] = [[] for _ in columns]
 
-    records = scanner.body_records(width)
+    records = scanner.body_records()
     while batch := [record.cells for record in itertools.islice(records, _BATCH)]:
         columnwise = list(zip(*batch, strict=True))
         for seen, part, column in zip(known, parts, columns, strict=True):
