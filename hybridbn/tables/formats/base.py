@@ -646,10 +646,7 @@ class FileFormat(TableFormat, Registered, ABC):
 
 def suffixes() -> dict[str, FileFormat]:
     """Return the formats of files by suffix, the common ones first."""
-    forms = FileFormat.registry.load()
-    order = {form: index for index, form in enumerate(dict.fromkeys(forms.values()))}
-    known = sorted(forms.items(), key=lambda item: (item[1].position, order[item[1]]))
-    return dict(known)
+    return dict(sorted(FileFormat.registry.load().items(), key=lambda item: item[1].position))
 
 
 def names() -> list[str]:
