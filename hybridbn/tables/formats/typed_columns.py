@@ -98,10 +98,9 @@ class WantedColumns:
         if len(set(requested)) < len(requested):
             raise TableError(f"a column is named twice in {shorten(requested)}")
         known = set(available)
-        if not self.optional:
-            for name in [*self.kinds, *requested]:
-                if name not in known:
-                    raise TableError(f"there is no column {name!r}; the columns are {shorten(available)}")
+        absent = [name for name in [*self.kinds, *requested] if name not in known]
+        if absent and not self.optional:
+            raise TableError(f"there is no column {absent[0]!r}; the columns are {shorten(available)}")
         chosen = [name for name in requested if name in known]
         if not chosen:
             raise TableError(f"none of the columns {shorten(requested)} is there; the columns are {shorten(available)}")
@@ -123,12 +122,11 @@ class WantedColumns:
 def _check_header(names: Sequence[str]) -> None:
     if not names:
         raise TableError("the table has no columns")
-    for index, name in enumerate(names):
-        if not name:
-            raise TableError(
-                f"line 1: column {index + 1} has no name; name it, or leave it out when the file is written "
-                "(pandas writes its index so, unless index=False)"
-            )
+    if "" in names:
+        raise TableError(
+            f"line 1: column {names.index('') + 1} has no name; name it, or leave it out when the file is written "
+            "(pandas writes its index so, unless index=False)"
+        )
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if list(names).count(name) > 1})
         raise TableError(f"line 1: several columns are called {shorten(twice)}; column names must differ: rename them")
@@ -175,7 +173,8 @@ def type_texts(
     unit = declared_kind if isinstance(declared_kind, Unit) else None
     moments = count_texts(name, codes, distinct, unit, dates=dialect.dates)
     # how numbers without a symbol are written is a matter of the file, if files have numbers like that
-    if moments is not None and not (_is_number(moments.unit) and all(map(describe_readings, distinct))):
+    is_number = moments is not None and moments.unit is not None and moments.unit.kind == "number"
+    if moments is not None and not (is_number and all(map(describe_readings, distinct))):
         return Column(name, moments, None, ColumnSource("numpy", as_objects([*distinct, None])[codes]))
     if declared_kind is None and holds_code(distinct):
         return Column(name, label_codes(name, codes, distinct))
@@ -207,11 +206,6 @@ def type_texts(
             f" discrete=[{name!r}]"
         )
     raise _refuse_mixture(name, codes, distinct, odd, numeric if declared_kind is None else [], remedy)
-
-
-def _is_number(unit: Unit | None) -> bool:
-    """Tell whether a unit is one of numbers without a symbol."""
-    return unit is not None and unit.kind == "number"
 
 
 def _refuse_mixture(
@@ -409,7 +403,7 @@ class TextKind:
             From a file and a row of it to its line, in words.
         """
         unit = None if self._finder is None or self.declared == "discrete" else self._finder.unit
-        if self._finder is not None and unit is not None and not _is_number(unit):
+        if self._finder is not None and unit is not None and unit.kind != "number":
             if self._finder.ambiguous:
                 report_ambiguity(name, self._finder, refuse=self._dialect.dates is not None)
             return text_type(), unit
