@@ -20,7 +20,7 @@ from hybridbn.errors import TableError, warn_user
 from hybridbn.options import ColumnKeywords, KindKeywords, Marks, list_given
 from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
-from hybridbn.tables.backends.base import FILE_BITS, Backend, Batch, Source, Task
+from hybridbn.tables.backends.base import Backend, Batch, Source, Task
 from hybridbn.tables.backends.batches import (
     BatchReader,
     TransformedSource,
@@ -570,7 +570,7 @@ class SampleTask(Task):
     reader: BatchReader
     most: int
     rows: int
-    offsets: Mapping[int, int] = field(default_factory=dict)
+    offsets: Mapping[int, int]
 
     @property
     def columns(self) -> Sequence[str]:  # type: ignore[override]
@@ -579,8 +579,7 @@ class SampleTask(Task):
 
     def learn(self, batch: Batch) -> RowSample:
         """Return the rows of a batch that may be in the sample."""
-        file, place = divmod(batch.first, 1 << FILE_BITS)
-        first = self.offsets.get(file, file << FILE_BITS) + place
+        first = find_place(batch.first, self.offsets)
         numbers = np.arange(first, first + batch.data.num_rows, dtype=np.uint64)
         # a few more than wanted, so that there are enough
         share = (self.most + 8 * math.sqrt(self.most) + 8) / self.rows
