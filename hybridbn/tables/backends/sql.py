@@ -63,12 +63,10 @@ class SQLSource(Source):
         for names, values, count in self._group(families, weights):
             if None in values:
                 continue
-            place = []
-            for name, value in zip(names, values, strict=True):
-                own = codes[name]
-                if value not in own and REST not in own:
-                    raise TableError(f"column {name!r}: {value!r} is no state; the table was changed while it was read")
-                place.append(own[value] if value in own else own[REST])
+            place = [codes[name].get(value, codes[name].get(REST)) for name, value in zip(names, values, strict=True)]
+            if None in place:
+                name, value = names[place.index(None)], values[place.index(None)]
+                raise TableError(f"column {name!r}: {value!r} is no state; the table was changed while it was read")
             tables[names][tuple(place)] += count
         return tables
 
