@@ -67,11 +67,6 @@ class BatchReader:
         # workers may be threads that share this reader
         self._of_thread = threading.local()
 
-    @property
-    def _coders(self) -> dict[str, StateCoder]:
-        coders: dict[str, StateCoder] = vars(self._of_thread)
-        return coders
-
     def __reduce__(self) -> tuple[Any, ...]:
         return BatchReader, (self.variables, self._weights)
 
@@ -92,8 +87,7 @@ class BatchReader:
         """Return a batch as a table of these variables."""
         columns, weights = self.read(batch)
         if not columns:
-            empty = Table({"": np.zeros(batch.data.num_rows)})
-            return empty.select([])
+            return Table({"": np.zeros(batch.data.num_rows)}).select([])
         return Table.from_arrays(self.variables, columns, weights=weights)
 
     def _read(self, batch: Batch, variable: Variable) -> NDArray[Any]:
@@ -121,10 +115,11 @@ class BatchReader:
     def _encode(self, batch: Batch, variable: Discrete, column: Any) -> Codes:
         has_rest = variable.states[-1] == REST
         known = len(variable) - has_rest
-        coder = self._coders.get(variable.name)
+        coders: dict[str, StateCoder] = vars(self._of_thread)
+        coder = coders.get(variable.name)
         if coder is None or len(coder.states) > 2 * known + 2**16:
             # so that rare states don't pile up
-            coder = self._coders[variable.name] = StateCoder(variable.states[:known])
+            coder = coders[variable.name] = StateCoder(variable.states[:known])
         codes = coder.encode(column)
         if len(coder.states) == known:
             return codes
@@ -133,7 +128,7 @@ class BatchReader:
             return codes
         if has_rest:
             return np.where(strange, np.array(known, np.int64), codes)
-        del self._coders[variable.name]
+        del coders[variable.name]
         return self._read_cells(batch, variable, column)  # which refuses it
 
 
