@@ -123,5 +123,4 @@ def decode_rows(data: bytes) -> list[list[Any]]:
     >>> decode_rows(encode_rows([(decimal.Decimal("1.50"), b"x", datetime.date(2020, 1, 2))], ["n", "b", "d"]))
     [[Decimal('1.50'), b'x', datetime.date(2020, 1, 2)]]
     """
-    rows: list[list[Any]] = json.loads(b"[%s]" % b",".join(data.splitlines()), object_hook=_untag)
-    return rows
+    return list(json.loads(b"[%s]" % b",".join(data.splitlines()), object_hook=_untag))

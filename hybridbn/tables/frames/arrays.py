@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import decimal
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -150,10 +151,9 @@ def _label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
     shared = _find_shared_objects(values)
     if shared is not None:
         codes, objects = shared
-        try:
+        # what is refused is read again, as the message names a row
+        with contextlib.suppress(TableError):
             return label_objects(name, objects, kind).take(codes)
-        except TableError:
-            pass  # the message names a row
     return label_objects(name, values, kind)
 
 

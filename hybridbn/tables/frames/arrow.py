@@ -90,16 +90,14 @@ class ArrowColumns(ColumnAdapter):
             return None
         if codes.null_count > values.null_count:
             return None
-        encoded: NDArray[np.intp] = codes.fill_null(-1).to_numpy().astype(np.intp)
-        return encoded
+        return np.asarray(codes.fill_null(-1), dtype=np.intp)
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         taken = make_dense(values).take(pyarrow.array(rows))
         return encode_as(taken, values.type)
 
     def list_values(self, values: Any) -> Sequence[Any]:
-        listed: list[Any] = values.to_pylist()
-        return listed
+        return list(values.to_pylist())
 
     def holds_objects(self, values: Any) -> bool:
         return bool(pyarrow.types.is_nested(values.type))
@@ -334,8 +332,7 @@ def read_indices(column: Any) -> NDArray[Any]:
     indices = column.indices
     if pyarrow.types.is_unsigned_integer(indices.type):
         indices = indices.cast(pyarrow.int64())
-    codes: NDArray[Any] = (indices.fill_null(-1) if indices.null_count else indices).to_numpy()
-    return codes
+    return np.asarray((indices.fill_null(-1) if indices.null_count else indices).to_numpy())
 
 
 class ArrowFrames(FrameAdapter):
@@ -598,8 +595,7 @@ class StateCoder:
             # the last is looked up by the code -1 of a missing cell
             known = [*self.number(self._dictionary.to_pylist()), -1]
             self._known = np.array(known, self._kind)
-        codes: NDArray[Any] = self._known.take(read_indices(column), mode="wrap")
-        return codes
+        return np.asarray(self._known.take(read_indices(column), mode="wrap"))
 
     def number(self, values: Iterable[Any]) -> list[int]:
         """Return the codes of values, new ones following those so far; the type of the codes has room for them."""

@@ -77,15 +77,13 @@ class PolarsColumns(ColumnAdapter):
         codes = values.cast(polars.Enum(states), strict=False).to_physical()
         if codes.null_count() > values.null_count():
             return None
-        encoded: NDArray[np.intp] = codes.cast(polars.Int64).fill_null(-1).to_numpy()
-        return encoded
+        return np.asarray(codes.cast(polars.Int64).fill_null(-1).to_numpy())
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         return values.gather(rows)
 
     def list_values(self, values: Any) -> Sequence[Any]:
-        listed: list[Any] = values.to_list()
-        return listed
+        return list(values.to_list())
 
     def holds_objects(self, values: Any) -> bool:
         return bool(values.dtype.is_nested() or values.dtype.is_(polars.Object))
