@@ -246,11 +246,8 @@ def _begin_explicitly(engine: Any) -> None:
     def turn_off_implicit_transactions(connection: Any, record: Any) -> None:
         connection.isolation_level = None
 
-    def begin(connection: Any) -> None:
-        connection.exec_driver_sql("BEGIN")
-
     sqlalchemy.event.listen(engine, "connect", turn_off_implicit_transactions)
-    sqlalchemy.event.listen(engine, "begin", begin)
+    sqlalchemy.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
