@@ -31,7 +31,6 @@ from hybridbn.tables.backends.base import (
     Batch,
     Fragment,
     Source,
-    Task,
     find_backend,
     number_batches,
 )
@@ -703,33 +702,30 @@ class DatabaseTable(FileTable, SQLSource):
 
     def __init__(self, url: str, kinds: Kinds) -> None:
         self._form = database_of(url)
-        self._select = self._form.select_statement(url)
+        # none of these where groups of SQL are not those of exact values
+        self._base, self._select, self._dialect = self._form.select_statement(url) or ("", "", "")
         source = QuerySource(url)
         super().__init__(source.shown, [partial(copy, source)], kinds, partial(read_table, url))
         self.open: OpenSource | None = None
 
-    def learn(self, task: Task) -> Any:
-        """Return profiles and counts of few families from SQL, where its groups are those of exact values."""
-        return None if self._select is None else super().learn(task)
+    def _are_plain(self, names: Iterable[str]) -> bool:
+        """Tell whether SQL is asked, whose groups have to be those of exact values."""
+        return bool(self._select) and super()._are_plain(names)
 
     def rows(self, query: str) -> Iterable[Sequence[Any]]:
         """Run a query."""
-        assert self._select is not None
-        base, select, _ = self._select
-        asked = quote(f"WITH scanned AS ({select}) {query}", safe="")
-        with self._form.open_result(f"{base}?query={asked}", WantedColumns()) as result:
+        asked = quote(f"WITH scanned AS ({self._select}) {query}", safe="")
+        with self._form.open_result(f"{self._base}?query={asked}", WantedColumns()) as result:
             for batch in result.batches:
                 yield from batch
 
     def key(self, name: str) -> str:
         """Group by exact values, whatever the column's collation is."""
-        assert self._select is not None
-        return f"{quote_name(name)} COLLATE BINARY" if self._select[2] == "sqlite" else quote_name(name)
+        return f"{quote_name(name)} COLLATE BINARY" if self._dialect == "sqlite" else quote_name(name)
 
     def is_nan(self, cell: str) -> str:
         """NaN is equal to itself in PostgreSQL, and NULL in SQLite."""
-        in_postgresql = self._select is not None and self._select[2] == "postgresql"
-        return f"(CAST({cell} AS double precision) = 'NaN')" if in_postgresql else "(1 = 0)"
+        return f"(CAST({cell} AS double precision) = 'NaN')" if self._dialect == "postgresql" else "(1 = 0)"
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
