@@ -149,7 +149,7 @@ def _locate_in_database(url: str, what: str) -> Location:
             f"{describe_location(url)}: only files and tables of databases can be read and written; download it first"
         )
     form = database_of(url)
-    shown, file, table, _ = form.locate(url)
+    shown, file, table, *_ = form.locate(url)
     path = None if file is None else resolve_links(file) if what == "OUTPUT" else Path(os.path.realpath(file))
     return _check_library(Location(shown, form, "", path, table, url=url))
 

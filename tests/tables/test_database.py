@@ -433,7 +433,7 @@ def test_queries_of_duckdb_are_checked_before_they_run(monkeypatch):
 
     monkeypatch.setattr(sqlalchemy_database, "parse_duckdb_query", refuse)
     connection = SimpleNamespace(dialect=SimpleNamespace(name="duckdb"))
-    address: Any = SimpleNamespace(name="DROP TABLE t")
+    address: Any = SimpleNamespace(query="DROP TABLE t")
     with pytest.raises(hb.TableError, match="refused: DROP TABLE t"):
         sqlalchemy_database._open_query(connection, address).__enter__()
 
@@ -497,3 +497,12 @@ def test_addresses_of_adbc_are_refused_with_a_remedy():
     with pytest.raises(hb.FormatError, match=r"as SQLAlchemy does, without adbc\+, or .* by DuckDB") as caught:
         hb.read_table("adbc+postgresql://me:secret@host/base?table=t")
     assert "secret" not in str(caught.value)
+
+
+@needs
+def test_rows_are_counted_where_no_sql_groups_them(tmp_path):
+    url = f"sqlite:///{tmp_path}/f.db?table=t"
+    hb.Table({"a": list("xxw") * 5, "b": list("yzz") * 5, "c": list("uvu") * 5}).write(url)
+    arcs = [("a", "b"), ("c", "b")]
+    scanned = hb.fit(arcs, hb.scan(url.replace("sqlite:", "sqlite+pysqlite:")))
+    assert (scanned.potential("b").table == hb.fit(arcs, hb.read_table(url)).potential("b").table).all()

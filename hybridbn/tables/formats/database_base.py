@@ -102,12 +102,16 @@ Insert: TypeAlias = Callable[[list[Sequence[Any]]], None]
 
 
 class DatabaseLocation(NamedTuple):
-    """Where an address leads: what messages call it, the file if it is one, and the table or the query."""
+    """Where an address leads: what messages call it, the file if it is one, the table or the query, and the address of
+    a database that is no file, and the schema there.
+    """
 
     shown: str
     file: Path | None
     table: str = ""
     query: str = ""
+    url: str = ""
+    schema: str | None = None
 
 
 class Database(TableFormat, Registered, ABC):

@@ -12,7 +12,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 from hybridbn.errors import FormatError, HybridBNError, TableError, mask_secrets
@@ -55,16 +55,15 @@ class SqlAlchemy(Database):
 
     def locate(self, url: str) -> DatabaseLocation:
         """Take an address apart."""
-        address = address_of(url)
-        return DatabaseLocation(address.shown, None, address.name if address.what == "table" else "")
+        return address_of(url)
 
     def select_statement(self, url: str) -> tuple[str, str, str] | None:
         """Return the address of the database, and the statement that gives the rows, of PostgreSQL."""
         address = address_of(url)
-        if address.dialect not in ("postgresql", "postgres") or "?" in address.url:
+        if "?" in address.url or re.split(r"[+:]", address.url)[0].lower() not in ("postgresql", "postgres"):
             return None
-        name = ".".join(quote_name(part) for part in (address.schema, address.name) if part)
-        return address.url, address.name if address.what == "query" else f"SELECT * FROM {name}", "postgresql"
+        name = ".".join(quote_name(part) for part in (address.schema, address.table) if part)
+        return address.url, address.query or f"SELECT * FROM {name}", "postgresql"
 
     @contextlib.contextmanager
     def open_result(self, url: str, wanted: WantedColumns) -> Iterator[QueryResult]:
@@ -72,7 +71,7 @@ class SqlAlchemy(Database):
         time.
         """
         address = address_of(url)
-        if address.what == "query":
+        if address.query:
             with _connect(address, _refuse_query, reading=True) as connection, _open_query(connection, address) as rows:
                 yield rows
             return
@@ -88,10 +87,10 @@ class SqlAlchemy(Database):
                 )
                 for i, name in enumerate(names)
             ]
-            source = sqlalchemy.Table(address.name, sqlalchemy.MetaData(), *columns, schema=address.schema)
+            source = sqlalchemy.Table(address.table, sqlalchemy.MetaData(), *columns, schema=address.schema)
             # by which the rows of two readings come in the same order
             key = _key_of(connection, address)
-            whole = sqlalchemy.table(address.name, schema=address.schema)
+            whole = sqlalchemy.table(address.table, schema=address.schema)
             query = sqlalchemy.select(*source.c).order_by(*(sqlalchemy.column(n, _selectable=whole) for n in key))
             if dialect == "postgresql":
                 # without a key, rows come as they lie; otherwise each reader of a large table starts somewhere else
@@ -118,7 +117,7 @@ class SqlAlchemy(Database):
         begun = False
         with _connect(address, lambda text: NotWritten(text, begun=begun)) as connection:
             dialect = connection.dialect
-            _refuse_long([address.name, *(column.name for column in columns)], dialect)
+            _refuse_long([address.table, *(column.name for column in columns)], dialect)
             target = _build_target(connection, address, columns)
             transactional = dialect.name in _TRANSACTIONAL
             _make_room(connection, target, address, overwrite=overwrite, transactional=transactional)
@@ -133,28 +132,13 @@ class SqlAlchemy(Database):
                 raise
 
 
-class DatabaseAddress(NamedTuple):
-    """A database's address, what is asked of it, and the address without its password."""
-
-    url: str
-    what: Literal["table", "query"]
-    name: str
-    schema: str | None
-    shown: str
-
-    @property
-    def dialect(self) -> str:
-        """The kind of database, such as "postgresql"."""
-        return re.split(r"[+:]", self.url, maxsplit=1)[0].lower()
-
-
-def address_of(url: str) -> DatabaseAddress:
+def address_of(url: str) -> DatabaseLocation:
     """Take an address apart.
 
     Examples
     --------
-    >>> address_of("postgresql://host/base?schema=s&table=my%20t")[:4]
-    ('postgresql://host/base', 'table', 'my t', 's')
+    >>> address_of("postgresql://host/base?schema=s&table=my%20t")[2:]
+    ('my t', '', 'postgresql://host/base', 's')
     """
     if url.startswith("adbc"):
         raise FormatError(
@@ -172,11 +156,11 @@ def address_of(url: str) -> DatabaseAddress:
     schema = re.search(r"[?&]schema=([^&]*)", base)
     if schema is not None:
         base = base[: schema.start()] + base[schema.end() :].replace("&", schema[0][0], 1)
-    what: Literal["table", "query"] = "table" if match[2] == "table" else "query"
-    return DatabaseAddress(base, what, rest, unquote(schema[1]) if schema else None, mask_secrets(url, [url]))
+    asked: dict[str, Any] = {match[2]: rest, "schema": unquote(schema[1]) if schema else None}
+    return DatabaseLocation(mask_secrets(url, [url]), None, url=base, **asked)
 
 
-def _require_sqlalchemy(address: DatabaseAddress) -> None:
+def _require_sqlalchemy(address: DatabaseLocation) -> None:
     try:
         import_module("sqlalchemy")
     except ImportError as error:
@@ -188,7 +172,7 @@ def _require_sqlalchemy(address: DatabaseAddress) -> None:
 
 @contextlib.contextmanager
 def _connect(
-    address: DatabaseAddress, refusal: Callable[[str], Exception] = FormatError, *, reading: bool = False
+    address: DatabaseLocation, refusal: Callable[[str], Exception] = FormatError, *, reading: bool = False
 ) -> Iterator[Any]:
     """Open a connection with one transaction, which is rolled back after reading and on any error.
 
@@ -230,7 +214,7 @@ def _connect(
         raise HybridBNError(f"{address.shown}: the database's driver is missing: {error}; install it") from error
 
 
-def _make_engine(address: DatabaseAddress) -> Any:
+def _make_engine(address: DatabaseLocation) -> Any:
     try:
         return sqlalchemy.create_engine(address.url, poolclass=sqlalchemy.pool.NullPool, hide_parameters=True)
     except sqlalchemy.exc.NoSuchModuleError:
@@ -260,9 +244,9 @@ def _refuse_query(text: str) -> FormatError:
 
 
 @contextlib.contextmanager
-def _open_query(connection: Any, address: DatabaseAddress) -> Iterator[QueryResult]:
+def _open_query(connection: Any, address: DatabaseLocation) -> Iterator[QueryResult]:
     """Open the result of a query, which the database's own parser takes for one statement that reads."""
-    dialect, query = connection.dialect.name, address.name
+    dialect, query = connection.dialect.name, address.query
     if dialect == "postgresql":
         # a cursor has one SELECT, whatever way a driver sends text
         connection.execute(sqlalchemy.text(_KEEP_QUERY), {"query": query})
@@ -304,43 +288,43 @@ def _fetch_batches(result: Any) -> Iterator[list[Sequence[Any]]]:
     return iter(lambda: result.fetchmany(BATCH), [])
 
 
-def _key_of(connection: Any, address: DatabaseAddress) -> tuple[str, ...]:
+def _key_of(connection: Any, address: DatabaseLocation) -> tuple[str, ...]:
     """Return the columns of the primary key; a view has none."""
-    key = sqlalchemy.inspect(connection).get_pk_constraint(address.name, schema=address.schema) or {}
+    key = sqlalchemy.inspect(connection).get_pk_constraint(address.table, schema=address.schema) or {}
     return tuple(key.get("constrained_columns") or ())
 
 
-def _column_types(connection: Any, address: DatabaseAddress) -> dict[str, Any]:
+def _column_types(connection: Any, address: DatabaseLocation) -> dict[str, Any]:
     """Return the columns of a table with their types."""
     inspector = sqlalchemy.inspect(connection)
     try:
-        listed = inspector.get_columns(address.name, schema=address.schema)
+        listed = inspector.get_columns(address.table, schema=address.schema)
         types = {column["name"]: column["type"] for column in listed}
     except sqlalchemy.exc.NoSuchTableError:
         types = {}
     if not types:
         tables = [*inspector.get_table_names(schema=address.schema), *inspector.get_view_names(schema=address.schema)]
-        raise absent_table_error(address.name, tables)
+        raise absent_table_error(address.table, tables)
     return types
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _target_address(url: str) -> DatabaseAddress:
+def _target_address(url: str) -> DatabaseLocation:
     address = address_of(url)
-    if address.what != "table":
+    if not address.table:
         raise FormatError(f"{address.shown!r}: a table is written to dialect://user@host/base?table=name")
     return address
 
 
-def _build_target(connection: Any, address: DatabaseAddress, columns: Sequence[Field]) -> Any:
+def _build_target(connection: Any, address: DatabaseLocation, columns: Sequence[Field]) -> Any:
     dialect = connection.dialect.name
     made = [
         sqlalchemy.Column(column.name, _type_of(column, dialect), key=f"c{i}", nullable=True, autoincrement=False)
         for i, column in enumerate(columns)
     ]
-    return sqlalchemy.Table(address.name, sqlalchemy.MetaData(), *made, schema=address.schema)
+    return sqlalchemy.Table(address.table, sqlalchemy.MetaData(), *made, schema=address.schema)
 
 
 def _make_inserter(connection: Any, target: Any, columns: Sequence[Field]) -> Insert:
@@ -370,17 +354,19 @@ def _make_inserter(connection: Any, target: Any, columns: Sequence[Field]) -> In
     return insert
 
 
-def _make_room(connection: Any, target: Any, address: DatabaseAddress, *, overwrite: bool, transactional: bool) -> None:
+def _make_room(
+    connection: Any, target: Any, address: DatabaseLocation, *, overwrite: bool, transactional: bool
+) -> None:
     inspector = sqlalchemy.inspect(connection)
-    if address.name in inspector.get_view_names(schema=address.schema):
-        raise OutputExists(f"there is a view {address.name!r} already; choose another name")
-    if not inspector.has_table(address.name, schema=address.schema):
+    if address.table in inspector.get_view_names(schema=address.schema):
+        raise OutputExists(f"there is a view {address.table!r} already; choose another name")
+    if not inspector.has_table(address.table, schema=address.schema):
         return
     if not overwrite:
-        raise OutputExists(f"there is a table {address.name!r} already; overwrite=True would replace it")
+        raise OutputExists(f"there is a table {address.table!r} already; overwrite=True would replace it")
     if not transactional:
         raise OutputExists(
-            f"there is a table {address.name!r} already, and {connection.dialect.name} can't replace it in one"
+            f"there is a table {address.table!r} already, and {connection.dialect.name} can't replace it in one"
             " transaction; write to a new name and rename it"
         )
     target.drop(connection)
