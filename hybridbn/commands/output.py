@@ -122,7 +122,7 @@ class Output:
     def make_part(self, block: TableBlock, fills: Fills, draw: int) -> bytes:
         """Return a block with its imputed cells as a part of the output."""
         fills = {name: (rows, self._profile.columns[name].restore(values)) for name, (rows, values) in fills.items()}
-        if self.writer.splices:
+        if self.writer.origin is not None:
             return self.writer.splice(block, fills, self._spell, draw)
         return self.writer.make_part(self._fill_columns(block, fills), draw)
 

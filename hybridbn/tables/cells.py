@@ -10,7 +10,8 @@ import copy
 import datetime
 import math
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Number
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
@@ -428,6 +429,26 @@ def reword_error(error: Refusal, text: str) -> Refusal:
     reworded = copy.copy(error)
     reworded.args = (text,)
     return reworded
+
+
+@contextmanager
+def reword_errors(reword: Callable[[str], str], *others: type[HybridBNError]) -> Iterator[None]:
+    """Change the texts of errors that say what is wrong with a table, and of those of a few other kinds.
+
+    Examples
+    --------
+    >>> with reword_errors(lambda text: f"t.csv: {text}"):
+    ...     raise TableError("no rows")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: t.csv: no rows
+    """
+    try:
+        yield
+    except HybridBNError as error:
+        if type(error) not in (TableError, UnsupportedType, *others):
+            raise
+        raise reword_error(error, reword(error.text)) from error.__cause__
 
 
 def _refuse_objects(name: str, values: NDArray[Any]) -> TableError:

@@ -314,7 +314,7 @@ def _find_splicer(origin: Callable[[], TableSource], suffix: str) -> tuple[Table
         return None
     options = source.dialect.writing(suffix) if "delimiter" in form.options else {}
     writer = form.writer([source.field(name) for name in source.names], suffix, origin=source, **options)
-    return (source, writer) if writer.splices else None
+    return None if writer.origin is None else (source, writer)
 
 
 def _splice_blocks(source: TableSource, writer: Any, tables: Iterator[Any]) -> Iterator[bytes]:

@@ -496,8 +496,7 @@ class ArffWriter(TextWriter):
         units = {field.name: field.unit for field in fields if field.unit is not None and field.unit.is_time}
         self._spelled = {name: _spell_unit(unit) for name, unit in units.items()}
         # the header of the source has no attribute for the counter
-        self.origin: ArffSource | None = origin if counter is None else None
-        self.splices: bool = self.origin is not None
+        self.origin = origin if counter is None else None
 
     def header(self) -> bytes:
         """Return what stands before the rows."""

@@ -14,7 +14,7 @@ import importlib.util
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple, TypeAlias
@@ -22,10 +22,10 @@ from typing import IO, Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import FormatError, HybridBNError, TableError
+from hybridbn.errors import FormatError, TableError
 from hybridbn.registry import LazyModule, Registered, Registry
 from hybridbn.tables import Table
-from hybridbn.tables.cells import EXACT_INTEGERS, Cells, UnsupportedType, decode_states, reword_error
+from hybridbn.tables.cells import EXACT_INTEGERS, Cells, UnsupportedType, decode_states, reword_errors
 from hybridbn.tables.formats.dialects import PLAIN, Dialect
 from hybridbn.tables.formats.files import StoredFile, is_packed, open_unpacked
 from hybridbn.tables.formats.row_encoding import decode_rows, encode_rows, kind_of_types
@@ -268,15 +268,9 @@ class TableSource(ABC):
         return self.fields.get(name, Field(name, "text" if self.textual else "other"))
 
 
-@contextmanager
-def name_file_in_errors(shown: str) -> Iterator[None]:
+def name_file_in_errors(shown: str) -> AbstractContextManager[None]:
     """Put the name of a file or another input in front of errors that come from reading it."""
-    try:
-        yield
-    except HybridBNError as error:
-        if type(error) not in (TableError, FormatError, UnsupportedType) or shown in error.text:
-            raise
-        raise reword_error(error, f"{shown}: {error.text}") from error.__cause__
+    return reword_errors(lambda text: text if shown in text else f"{shown}: {text}", FormatError)
 
 
 class OtherKind(TableError):
@@ -416,11 +410,11 @@ class Writer:
         The columns, that of the counter included.
     counter : str, optional
         The name of a first column that counts the draws of the table, one after the other.
-    splices : bool
-        Whether blocks of the source that the writer was made for keep what has no holes as it is.
+    origin : TableSource, optional
+        A source of the same format, whose blocks keep what has no holes as it is.
     """
 
-    splices: bool = False
+    origin: Any = None
 
     def __init__(self, fields: Sequence[Field], counter: str | None = None) -> None:
         self.counter = counter

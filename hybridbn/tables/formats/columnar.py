@@ -489,8 +489,7 @@ class ArrowWriter(FileWriter):
         super().__init__(fields, counter)
         import_pyarrow()
         self.form = form
-        self.origin: ArrowSource | None = origin if isinstance(origin, ArrowSource) else None
-        self.splices: bool = self.origin is not None
+        self.origin = origin if isinstance(origin, ArrowSource) else None
         self._states = {field.name: field.states for field in fields if field.states is not None}
         # columns that are left alone are plain ones
         own = None if self.origin is None else unify_dictionaries(self.origin.schema, self._states)

@@ -624,9 +624,8 @@ class DelimitedWriter(TextWriter):
         self.delimiter = delimiter
         # a line without anything would be no row at all
         self.missing: str = missing if missing or len(self.fields) > 1 else "NA"
-        same = isinstance(origin, DelimitedSource) and origin.delimiter == delimiter
-        self.origin: DelimitedSource | None = origin if isinstance(origin, DelimitedSource) and same else None
-        self.splices: bool = self.origin is not None
+        is_alike = isinstance(origin, DelimitedSource) and origin.delimiter == delimiter
+        self.origin = origin if is_alike else None
         self._quoted = {*MISSING, self.missing, *(self.origin.missing if self.origin is not None else ())}
 
     def _cell(self, text: str) -> str:

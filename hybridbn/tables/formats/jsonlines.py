@@ -12,6 +12,7 @@ from typing import IO, Any, ClassVar
 
 from hybridbn.errors import TableError
 from hybridbn.tables import Table
+from hybridbn.tables.cells import reword_error
 from hybridbn.tables.formats.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
 from hybridbn.tables.formats.files import StoredFile
 from hybridbn.tables.formats.text_blocks import (
@@ -55,7 +56,9 @@ class JsonLines(FileFormat):
         self, fields: Sequence[Field], suffix: str, *, origin: TableSource | None = None, counter: str | None = None
     ) -> JsonWriter:
         """Return what writes a file with these columns; every key is on every line, null where a cell is missing."""
-        return JsonWriter(fields, counter, splices=isinstance(origin, JsonSource))
+        writer = JsonWriter(fields, counter)
+        writer.origin = origin if isinstance(origin, JsonSource) else None
+        return writer
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -67,7 +70,8 @@ def _type(columns: dict[str, list[Any]], wanted: WantedColumns, lines: Sequence[
         table = type_objects(columns, wanted)
     for column in table._columns.values():
         if column.fault is not None:
-            column.fault = name_lines_for_rows(column.fault, lambda row: before + lines[row])
+            text = name_lines_for_rows(column.fault.text, lambda row: before + lines[row])
+            column.fault = reword_error(column.fault, text)
     return table
 
 
@@ -156,10 +160,6 @@ class JsonBlock(TextBlock):
 
 class JsonWriter(TextWriter):
     """Writes JSON lines."""
-
-    def __init__(self, fields: Sequence[Field], counter: str | None, splices: bool) -> None:
-        super().__init__(fields, counter)
-        self.splices = splices
 
     def lines(self, columns: Mapping[str, list[Any]]) -> Iterator[str]:
         """Give a line for each row."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.cells import UnsupportedType, reword_error
+from hybridbn.tables.cells import reword_errors
 from hybridbn.tables.formats.base import Field, FileSource, FileWriter, TableBlock
 from hybridbn.tables.formats.files import StoredFile, check_encoding, encode_text, report_damaged_gzip
 
@@ -301,8 +301,7 @@ def _skip_to(stream: IO[bytes], offset: int) -> None:
         stream.read(offset)
 
 
-@contextlib.contextmanager
-def shift_lines_in_errors(header: int, by: int, word: str = "line") -> Iterator[None]:
+def shift_lines_in_errors(header: int, by: int, word: str = "line") -> contextlib.AbstractContextManager[None]:
     """Shift the numbers of lines or rows beyond the header, in errors that come from reading a block, by so many.
 
     Examples
@@ -317,12 +316,7 @@ def shift_lines_in_errors(header: int, by: int, word: str = "line") -> Iterator[
         number = int(match.group(1))
         return f"{word} {number + by if number > header else number}"
 
-    try:
-        yield
-    except TableError as error:
-        if type(error) not in (TableError, UnsupportedType) or not by:
-            raise
-        raise reword_error(error, re.sub(rf"\b{word} (\d+)\b", shift_number, error.text)) from error.__cause__
+    return reword_errors(lambda text: re.sub(rf"\b{word} (\d+)\b", shift_number, text))
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -17,14 +17,12 @@ from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.cells import (
     EXACT_INTEGERS,
-    Refusal,
-    UnsupportedType,
     check_numbers,
     count_texts,
     declare_kinds,
     label_codes,
     report_ambiguity,
-    reword_error,
+    reword_errors,
 )
 from hybridbn.tables.columns import Column, ColumnSource, read_column
 from hybridbn.tables.formats.dialects import PLAIN, Dialect, describe_readings
@@ -132,20 +130,14 @@ def _check_header(names: Sequence[str]) -> None:
         raise TableError(f"line 1: several columns are called {shorten(twice)}; column names must differ: rename them")
 
 
-def name_lines_for_rows(error: Refusal, line_of: Callable[[int], int]) -> Refusal:
-    """Return an error that names lines of the file instead of rows of the table."""
-    return reword_error(error, re.sub(r"\brow (\d+)", lambda match: f"line {line_of(int(match[1]))}", error.text))
+def name_lines_for_rows(text: str, line_of: Callable[[int], int]) -> str:
+    """Return the text of an error with lines of the file instead of rows of the table."""
+    return re.sub(r"\brow (\d+)", lambda match: f"line {line_of(int(match[1]))}", text)
 
 
-@contextmanager
-def name_lines_in_errors(line_of: Callable[[int], int]) -> Iterator[None]:
+def name_lines_in_errors(line_of: Callable[[int], int]) -> AbstractContextManager[None]:
     """Name lines of a file instead of rows of the table in errors that come from typing its columns."""
-    try:
-        yield
-    except TableError as error:
-        if type(error) not in (TableError, UnsupportedType):
-            raise
-        raise name_lines_for_rows(error, line_of) from error.__cause__
+    return reword_errors(lambda text: name_lines_for_rows(text, line_of))
 
 
 def type_texts(
