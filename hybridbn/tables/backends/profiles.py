@@ -208,7 +208,7 @@ class ProfileTask(Task):
 
     def learn_rows(self, batches: Iterable[Batch]) -> Profile:
         """Return the profile of all rows of some batches."""
-        columns = {
+        columns: dict[str, Any] = {
             one.name: _open_column(one.name, one.type, self.kinds.get(one.name), self.units.get(one.name))
             for one in self.schema
         }
@@ -242,14 +242,14 @@ class ProfileTask(Task):
     def _count(
         self,
         tables: dict[Names, Values],
-        columns: Mapping[str, _OpenColumn],
+        columns: Mapping[str, Any],
         codes: Mapping[str, NDArray[Any] | None],
         weights: Values | None,
     ) -> dict[str, Values]:
         """Add the counts of a batch; return those of each column with one other."""
         open_names = {name for family in self.families for name in family}
         known = {name: own for name in open_names if (own := codes.get(name)) is not None}
-        sizes = {name: max(columns[name].size, 1) for name in known}
+        sizes = {name: max(len(columns[name].coder.states), 1) for name in known}
         families = [
             family
             for family in self.families
@@ -274,31 +274,12 @@ class _OpenColumn:
     def __init__(self, name: str, fault: UnsupportedType | None = None) -> None:
         self.name, self.fault = name, fault
         self.missing = self.lost = 0
-        self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
-
-    @property
-    def size(self) -> int:
-        """The number of states so far."""
-        return 0
 
     def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
         """Add a batch; return its codes if the column has states."""
         column = batch.data.column(self.name)
         self.missing += column.null_count
         return None
-
-    def count(self, codes: NDArray[Any], margin: Values | None) -> None:
-        """Add the codes of a batch, whose observed ones may have been counted already."""
-        if margin is None:
-            counts = np.bincount(codes.astype(np.intp) + 1, minlength=len(self.counts) + 1)
-            self.missing += int(counts[0])
-            counts = counts[1:]
-        else:
-            # a table has room for a state at least
-            counts = margin.astype(np.int64)[: len(self.counts)]
-            self.missing += len(codes) - int(counts.sum())
-        counts[: len(self.counts)] += self.counts
-        self.counts = counts
 
     def tally(self) -> ColumnTally:
         """Return what is known."""
@@ -311,20 +292,25 @@ class _CodedStates(_OpenColumn):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.coder = StateCoder()
-
-    @property
-    def size(self) -> int:
-        """The number of states so far."""
-        return len(self.coder.states)
+        self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
 
     def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
         return self.coder.encode(batch.data.column(self.name))
 
     def count(self, codes: NDArray[Any], margin: Values | None) -> None:
-        """Add the codes of a batch, and drop rare states where there are too many."""
-        self.counts = np.pad(self.counts, (0, len(self.coder.states) - len(self.counts)))
-        super().count(codes, margin)
-        if len(self.counts) > 2 * TRACKED:
+        """Add the codes of a batch, whose observed ones may have been counted already, and drop rare states where there
+        are too many.
+        """
+        size = len(self.coder.states)
+        if margin is None:
+            counts = np.bincount(codes.astype(np.intp) + 1, minlength=size + 1)[1:]
+        else:
+            # a table has room for a state at least
+            counts = margin.astype(np.int64)[:size]
+        self.missing += len(codes) - int(counts.sum())
+        counts[: len(self.counts)] += self.counts
+        self.counts = counts
+        if size > 2 * TRACKED:
             kept, taken = keep_frequent(self._list())
             self.lost += taken
             self.coder, self.counts = StateCoder(kept), np.array([*kept.values()], np.int64)
