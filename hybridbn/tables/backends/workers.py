@@ -18,11 +18,11 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import hybridbn
 from hybridbn.errors import HybridBNError, TableError, warn_user
@@ -225,7 +225,7 @@ class Dask(Backend):
 
     def map(self, function: Callable[[Fragment], Result], items: Sequence[Fragment]) -> Iterator[Result]:
         """Yield the results in the order of the fragments, of which a few are under way for each worker."""
-        with _DaskPass(self, "of the parts of the table the first {} were answered") as tasks:
+        with closing(_DaskPass(self, "of the parts of the table the first {} were answered")) as tasks:
             width = max(4, 2 * sum(tasks.count_threads().values()))
             for item in items:
                 tasks.submit(partial(function, item))
@@ -236,7 +236,7 @@ class Dask(Backend):
 
     def merge(self, task: Task, source: Source) -> Any:
         """Return the sum of the statistics, which the workers add up among themselves."""
-        with _DaskPass(self, "nothing was counted") as tasks:
+        with closing(_DaskPass(self, "nothing was counted")) as tasks:
             level = [tasks.submit(partial(task.learn_fragment, fragment)) for fragment in source.fragments()]
             while len(level) > 1:
                 parts = [level[start : start + _FAN_IN] for start in range(0, len(level), _FAN_IN)]
@@ -255,10 +255,8 @@ class _DaskPass:
         self._left = math.inf if backend._timeout is None else backend._timeout
         self.futures: list[Any] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """Let go of all tasks."""
         # nobody computes what no client holds; to cancel it would wait for a scheduler that may be gone
         for future in self.futures:
             future.release()
