@@ -107,7 +107,8 @@ class Sqlite(Database):
             if address.table:
                 described = connection.execute(f"PRAGMA table_info({quote_name(address.table)})").fetchall()
                 if not described:
-                    raise absent_table_error(address.table, _list_tables(connection))
+                    listed = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+                    raise absent_table_error(address.table, [name for (name,) in listed])
                 declared = {name: DatabaseType("sqlite", text) for _, name, text, *_ in described}
                 key = tuple(name for _, name, *_, position in sorted(described, key=lambda row: row[-1]) if position)
                 chosen = wanted.names(list(declared))
@@ -194,11 +195,6 @@ def _watch_signals(raised: list[BaseException]) -> Iterator[int]:
 def allow_only_reading(connection: Any) -> None:
     """Let SQLite refuse every statement of a connection that is not a SELECT."""
     connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
-
-
-def _list_tables(connection: sqlite3.Connection) -> list[str]:
-    rows = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name")
-    return [name for (name,) in rows]
 
 
 def _execute(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
