@@ -77,9 +77,7 @@ class PandasColumns(ColumnAdapter):
         dtype, array = values.dtype, values.array if hasattr(values, "array") else values
         if isinstance(dtype, pandas.ArrowDtype) or getattr(dtype, "storage", None) == "pyarrow":
             return column_adapter("arrow").encode(array.__arrow_array__(), states)
-        if isinstance(dtype, pandas.StringDtype) or (isinstance(dtype, np.dtype) and dtype.kind == "O"):
-            return column_adapter("numpy").encode(np.asarray(array, dtype=object), states)
-        if isinstance(dtype, np.dtype) and dtype.kind in "iu":
+        if isinstance(dtype, pandas.StringDtype) or (isinstance(dtype, np.dtype) and dtype.kind in "Oiu"):
             return column_adapter("numpy").encode(np.asarray(array), states)
         return None
 
