@@ -24,7 +24,6 @@ from hybridbn.tables.cells import REST, Cells, UnsupportedType, check_numbers, c
 from hybridbn.tables.columns import check_weights, column_adapter, match_marks, read_as_variable, read_cells
 from hybridbn.tables.formats import open_output
 from hybridbn.tables.formats.base import FileFormat, TableSource, suffixes
-from hybridbn.tables.formats.columnar import is_text
 from hybridbn.tables.formats.files import resolve_links
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
 from hybridbn.tables.frames.arrow import (
@@ -34,6 +33,7 @@ from hybridbn.tables.frames.arrow import (
     decode_dictionary,
     decode_type,
     encode_states,
+    is_text,
     kind_of_type,
     unify_dictionaries,
 )

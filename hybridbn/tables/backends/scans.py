@@ -37,9 +37,8 @@ from hybridbn.tables.backends.profiles import ColumnTally, Profile, ProfileTask,
 from hybridbn.tables.cells import REST
 from hybridbn.tables.columns import list_marks, warn_of_look_alikes
 from hybridbn.tables.formats.base import OtherKind
-from hybridbn.tables.formats.columnar import is_text
 from hybridbn.tables.formats.files import open_scratch
-from hybridbn.tables.frames.arrow import kind_of_type
+from hybridbn.tables.frames.arrow import is_text, kind_of_type
 from hybridbn.tables.rows import CountColumns, Item, Result, Rows, RowSample, hash_numbers, refuse_no_value
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 

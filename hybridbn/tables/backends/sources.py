@@ -48,7 +48,7 @@ from hybridbn.tables.formats.base import (
     name_file_in_errors,
 )
 from hybridbn.tables.formats.base import suffixes as list_suffixes
-from hybridbn.tables.formats.columnar import ArrowSource, is_text, read_notes
+from hybridbn.tables.formats.columnar import ArrowSource, read_notes
 from hybridbn.tables.formats.database_base import QuerySource, database_of, quote_name
 from hybridbn.tables.formats.delimited import DelimitedSource, check_reading, find_kinds, tell_reading
 from hybridbn.tables.formats.files import StoredFile
@@ -59,6 +59,7 @@ from hybridbn.tables.frames.arrow import (
     decode_type,
     dense_schema,
     import_pyarrow,
+    is_text,
     join_types,
     make_all_dense,
     report_damage,

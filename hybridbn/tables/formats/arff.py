@@ -489,14 +489,13 @@ class ArffWriter(TextWriter):
     """Writes dense ARFF files."""
 
     def __init__(self, fields: Sequence[Field], counter: str | None, encoding: str, origin: ArffSource | None) -> None:
-        super().__init__(fields, counter, encoding)
+        # the header of the source has no attribute for the counter
+        super().__init__(fields, counter, encoding, origin if counter is None else None)
         for field in fields:
             if field.states == ():
                 raise FormatError(f"column {field.name!r} has no states, which an ARFF attribute must have")
         units = {field.name: field.unit for field in fields if field.unit is not None and field.unit.is_time}
         self._spelled = {name: _spell_unit(unit) for name, unit in units.items()}
-        # the header of the source has no attribute for the counter
-        self.origin = origin if counter is None else None
 
     def header(self) -> bytes:
         """Return what stands before the rows."""

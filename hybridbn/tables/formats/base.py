@@ -414,10 +414,8 @@ class Writer:
         A source of the same format, whose blocks keep what has no holes as it is.
     """
 
-    origin: Any = None
-
-    def __init__(self, fields: Sequence[Field], counter: str | None = None) -> None:
-        self.counter = counter
+    def __init__(self, fields: Sequence[Field], counter: str | None = None, origin: Any = None) -> None:
+        self.counter, self.origin = counter, origin
         self.fields: list[Field] = [*([Field(counter, "integer")] if counter is not None else []), *fields]
 
     def make_part(self, columns: dict[str, list[Any]], draw: int = 0) -> bytes:

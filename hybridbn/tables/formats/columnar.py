@@ -43,6 +43,7 @@ from hybridbn.tables.frames.arrow import (
     dense_schema,
     encode_states,
     import_pyarrow,
+    is_text,
     kind_of_type,
     label_dictionary,
     limits_of_type,
@@ -234,12 +235,6 @@ class Feather(_Columnar):
 
     def _write(self, table: Any, file: IO[bytes]) -> None:
         feather.write_feather(table, file)
-
-
-def is_text(kind: Any) -> bool:
-    """Tell whether an Arrow type is one of text."""
-    types = pyarrow.types
-    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -486,10 +481,9 @@ class ArrowWriter(FileWriter):
     def __init__(
         self, fields: Sequence[Field], counter: str | None, origin: TableSource | None, form: _Columnar
     ) -> None:
-        super().__init__(fields, counter)
+        super().__init__(fields, counter, origin if isinstance(origin, ArrowSource) else None)
         import_pyarrow()
         self.form = form
-        self.origin = origin if isinstance(origin, ArrowSource) else None
         self._states = {field.name: field.states for field in fields if field.states is not None}
         # columns that are left alone are plain ones
         own = None if self.origin is None else unify_dictionaries(self.origin.schema, self._states)

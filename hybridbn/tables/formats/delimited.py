@@ -616,7 +616,8 @@ class DelimitedWriter(TextWriter):
         missing: str,
         origin: TableSource | None,
     ) -> None:
-        super().__init__(fields, counter, encoding)
+        is_alike = isinstance(origin, DelimitedSource) and origin.delimiter == delimiter
+        super().__init__(fields, counter, encoding, origin if is_alike else None)
         if any(sign in missing for sign in f'{delimiter}"\r\n'):
             raise TableError(
                 f"the marker for missing cells, {missing!r}, must not hold delimiters, quotes or line ends"
@@ -624,8 +625,6 @@ class DelimitedWriter(TextWriter):
         self.delimiter = delimiter
         # a line without anything would be no row at all
         self.missing: str = missing if missing or len(self.fields) > 1 else "NA"
-        is_alike = isinstance(origin, DelimitedSource) and origin.delimiter == delimiter
-        self.origin = origin if is_alike else None
         self._quoted = {*MISSING, self.missing, *(self.origin.missing if self.origin is not None else ())}
 
     def _cell(self, text: str) -> str:

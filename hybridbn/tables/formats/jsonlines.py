@@ -56,9 +56,7 @@ class JsonLines(FileFormat):
         self, fields: Sequence[Field], suffix: str, *, origin: TableSource | None = None, counter: str | None = None
     ) -> JsonWriter:
         """Return what writes a file with these columns; every key is on every line, null where a cell is missing."""
-        writer = JsonWriter(fields, counter)
-        writer.origin = origin if isinstance(origin, JsonSource) else None
-        return writer
+        return JsonWriter(fields, counter, origin=origin if isinstance(origin, JsonSource) else None)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -325,8 +325,10 @@ def shift_lines_in_errors(header: int, by: int, word: str = "line") -> contextli
 class TextWriter(FileWriter):
     """Writes parts that are text in UTF-8; the file may be in another encoding."""
 
-    def __init__(self, fields: Sequence[Field], counter: str | None, encoding: str = "utf-8") -> None:
-        super().__init__(fields, counter)
+    def __init__(
+        self, fields: Sequence[Field], counter: str | None, encoding: str = "utf-8", origin: Any = None
+    ) -> None:
+        super().__init__(fields, counter, origin)
         self.encoding = encoding
 
     def header(self) -> bytes:

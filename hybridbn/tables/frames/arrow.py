@@ -64,8 +64,7 @@ class ArrowColumns(ColumnAdapter):
         if types.is_boolean(dtype):
             codes = compute.fill_null(column.cast(pyarrow.int8()), -1).to_numpy()
             return label_codes(name, codes, (False, True), declared=True)
-        text = types.is_string(dtype) or types.is_large_string(dtype)
-        if text or types.is_dictionary(dtype) or (types.is_integer(dtype) and kind == "discrete"):
+        if is_text(dtype) or types.is_dictionary(dtype) or (types.is_integer(dtype) and kind == "discrete"):
             declared = types.is_dictionary(dtype)
             return label_dictionary(name, column if declared else column.dictionary_encode(), declared=declared)
         if types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype):
@@ -80,12 +79,10 @@ class ArrowColumns(ColumnAdapter):
         raise make_type_error(name, dtype)
 
     def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
-        types, dtype = pyarrow.types, values.type
-        textual = types.is_string(dtype) or types.is_large_string(dtype)
-        if not textual or not all(isinstance(state, str) for state in states):
+        if not is_text(values.type) or not all(isinstance(state, str) for state in states):
             return None
         try:
-            codes = compute.index_in(values, value_set=pyarrow.array(states, dtype))
+            codes = compute.index_in(values, value_set=pyarrow.array(states, values.type))
         except UnicodeEncodeError:
             return None
         if codes.null_count > values.null_count:
@@ -178,6 +175,11 @@ class ArrowColumns(ColumnAdapter):
             with contextlib.suppress(pyarrow.ArrowException):
                 return encode_as(replace_cells(decode(whole), rows, decode(part)), old.type)
         return None
+
+
+def is_text(kind: Any) -> bool:
+    """Tell whether an Arrow type is one of text."""
+    return bool(pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind))
 
 
 def make_array(values: list[Any]) -> Any:
@@ -419,7 +421,7 @@ def kind_of_type(kind: Any) -> str:
         "integer": types.is_integer,
         "float": types.is_floating,
         "bool": types.is_boolean,
-        "text": lambda kind: types.is_string(kind) or types.is_large_string(kind),
+        "text": is_text,
         "decimal": types.is_decimal,
         "date": types.is_date,
         "time": types.is_time,
