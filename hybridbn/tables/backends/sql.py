@@ -129,11 +129,7 @@ class SQLSource(Source):
         weights = groups if groups is None or task.weights is None else self._collect(counted, task.weights)
         if groups is None or weights is None:
             return None
-        asked = self._ask_ranges(numbers, task.weights)
-        if asked is None:
-            # what the rows hold is told while they are read
-            return None
-        rows, weight, ranges = asked
+        rows, weight, ranges = self._ask_ranges(numbers, task.weights)
         columns = {name: self._tally(name, groups) for name in states} | ranges
         wanted = {name: int if types.is_integer(task.schema.field(name).type) else str for name in states}
         if not rows or any(type(one) is not wanted[name] for name in states for one in columns[name].counts or ()):
@@ -163,10 +159,8 @@ class SQLSource(Source):
                 counts[values[place]] = counts.get(values[place], 0) + int(count)
         return ColumnTally(missing, counts)
 
-    def _ask_ranges(
-        self, numbers: Sequence[str], weights: str | None
-    ) -> tuple[int, float, dict[str, ColumnTally]] | None:
-        """Return the number of rows, their weight, and the ranges of columns of numbers; None where some are none."""
+    def _ask_ranges(self, numbers: Sequence[str], weights: str | None) -> tuple[int, float, dict[str, ColumnTally]]:
+        """Return the number of rows, their weight, and the ranges of columns of numbers; no rows where one is none."""
         types = pyarrow.types
         parts = ["count(*)", "count(*)" if weights is None else f"sum({quote_name(weights)})"]
         for name in numbers:
@@ -184,7 +178,7 @@ class SQLSource(Source):
                 or not math.isfinite(low or 0)
                 or not math.isfinite(high or 0)
             ):
-                return None
+                return 0, 0.0, {}
             integer = types.is_integer(self.schema.field(name).type)
             ends = (math.inf, -math.inf) if low is None else (float(low), float(high))
             tallies[name] = ColumnTally(rows - int(count), None, 0, *ends, integer=integer)
