@@ -413,11 +413,10 @@ def _type_of(column: Field, dialect: str) -> Any:
         "interval": sqlalchemy.Interval,
         "uuid": sqlalchemy.Uuid,
         "bytes": sqlalchemy.LargeBinary,
+        "datetime": sqlalchemy.DateTime,
+        "instant": lambda: sqlalchemy.DateTime(timezone=True),
+        "json": lambda: sqlalchemy.JSON(none_as_null=True),
     }
-    if column.kind in ("datetime", "instant"):
-        return sqlalchemy.DateTime(timezone=column.kind == "instant")
-    if column.kind == "json":
-        return sqlalchemy.JSON(none_as_null=True)
     return types.get(column.kind, sqlalchemy.Text)()
 
 
