@@ -427,11 +427,10 @@ def kind_of_type(kind: Any) -> str:
         "time": types.is_time,
         "interval": types.is_duration,
         "bytes": lambda kind: types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind),
+        "datetime": lambda kind: types.is_timestamp(kind) and kind.tz is None,
+        "instant": types.is_timestamp,
+        "json": types.is_nested,
     }
-    if types.is_nested(held):
-        return "json"
-    if types.is_timestamp(held):
-        return "datetime" if held.tz is None else "instant"
     return next((kind for kind, test in tests.items() if test(held)), "other")
 
 
