@@ -78,7 +78,6 @@ class _Columnar(FileFormat):
 
     def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> Table:
         """Read a file. pandas' index columns are left out unless they are asked for by name."""
-        import_pyarrow()
         # a missing file is reported as one, before pyarrow wraps it
         with (
             open(file, "rb") if isinstance(file, Path) else contextlib.nullcontext(file) as data,
@@ -358,7 +357,6 @@ class ArrowSource(FileSource):
 
     def __init__(self, form: _Columnar, file: Path | StoredFile, shown: str) -> None:
         super().__init__(file, shown)
-        import_pyarrow()
         self.form = form
         with self._open() as opened:
             schema = opened.schema_arrow if isinstance(form, Parquet) else opened.schema
