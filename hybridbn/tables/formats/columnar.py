@@ -323,10 +323,9 @@ def read_notes(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, An
         for note in noted["columns"].values():
             if note["kind"] not in ("discrete", "continuous") or not isinstance(note.get("states", []), list):
                 raise ValueError("not a column's kind")
-        columns: dict[str, dict[str, Any]] = noted["columns"]
+        return dict(noted["columns"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(f"hybridbn's note in the file's metadata is damaged or of a newer version: {error}") from None
-    return columns
 
 
 def _needs_states(cells: Cells) -> bool:
@@ -462,12 +461,11 @@ class ArrowBlock(TableBlock):
 
 def _list_values(name: str, column: Any) -> list[Any]:
     try:
-        listed: list[Any] = column.to_pylist()
+        return list(column.to_pylist())
     except (ValueError, OverflowError) as error:  # Python's dates end with the year 9999
         raise TableError(
             f"column {name!r}: a value that has no text: {error}; cast it, or leave the column out"
         ) from None
-    return listed
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------

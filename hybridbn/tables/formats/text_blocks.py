@@ -255,9 +255,8 @@ class TextSource(FileSource):
         """Return the line of a row."""
         for block in self.blocks(1 << 16):
             if row < block.start + block.rows:
-                before = block.piece.data[: block.piece.starts[row - block.start]]
-                line = block.piece.line + before.count(b"\n")
-                return f"line {line}"
+                before = block.piece.data.count(b"\n", 0, block.piece.starts[row - block.start])
+                return f"line {block.piece.line + before}"
         return f"row {row}"
 
 

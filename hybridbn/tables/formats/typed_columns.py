@@ -239,11 +239,8 @@ def _first_row(codes: NDArray[Any], wanted: Sequence[int]) -> int:
 def parse_states(distinct: Sequence[str]) -> list[Any]:
     """Return texts as numbers or truth values where all of them are; as they are otherwise, leading zeros included."""
     if distinct and all(PLAIN.number.fullmatch(text) and not _PADDED.match(text) for text in distinct):
-        parsed: list[Any] = [
-            int(text) if _INTEGER.fullmatch(text) and len(text) < 4000 else float(text) for text in distinct
-        ]
         # "1" and "1.0" would be one state: labels() maps equal states to one code.
-        return parsed
+        return [int(text) if _INTEGER.fullmatch(text) and len(text) < 4000 else float(text) for text in distinct]
     for words in _TRUTH:
         if distinct and words.keys() >= set(distinct):
             return [words[text] for text in distinct]
