@@ -481,8 +481,9 @@ def _inflate(data: bytes, source: str) -> bytes:
     return inflated
 
 
-def encode_text(text: str) -> bytes:
-    r"""Return a text in UTF-8; refuse one that has no such form, as names of files may have none.
+def encode_text(text: str, encoder: codecs.IncrementalEncoder | None = None, encoding: str = "UTF-8") -> bytes:
+    r"""Return a text in UTF-8, or as the encoder of another encoding writes it; refuse one that has no such form, as
+    names of files may have none.
 
     Examples
     --------
@@ -492,9 +493,9 @@ def encode_text(text: str) -> bytes:
     hybridbn.errors.TableError: '\udcff' can't be written in UTF-8
     """
     try:
-        return text.encode()
+        return text.encode() if encoder is None else encoder.encode(text)
     except UnicodeEncodeError as error:
-        raise TableError(f"{error.object[error.start : error.end]!r} can't be written in UTF-8") from None
+        raise TableError(f"{error.object[error.start : error.end]!r} can't be written in {encoding}") from None
 
 
 def write_network_text(path: str | os.PathLike[str], text: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import datetime
+import itertools
 import json
 import re
 from abc import abstractmethod
@@ -347,15 +348,8 @@ class TextWriter(FileWriter):
         """Write header and parts, in the encoding of the file."""
         name = codecs.lookup(check_encoding(self.encoding)).name
         encoder = None if name == "utf-8" else codecs.getincrementalencoder(name)()
-        file.write(self._encode(self.header(), encoder))
-        for part in parts:
-            file.write(self._encode(part, encoder))
-
-    def _encode(self, data: bytes, encoder: codecs.IncrementalEncoder | None) -> bytes:
-        try:
-            return data if encoder is None else encoder.encode(data.decode())
-        except UnicodeEncodeError as error:
-            raise TableError(f"{error.object[error.start : error.end]!r} can't be written in {self.encoding}") from None
+        for part in itertools.chain([self.header()], parts):
+            file.write(part if encoder is None else encode_text(part.decode(), encoder, self.encoding))
 
     def end_last_line(self, data: bytes) -> bytes:
         """Return a part with the end of its last line, which a file may lack, where another draw follows."""
