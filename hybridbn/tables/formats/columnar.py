@@ -78,6 +78,7 @@ class _Columnar(FileFormat):
 
     def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> Table:
         """Read a file. pandas' index columns are left out unless they are asked for by name."""
+        import_pyarrow()
         # a missing file is reported as one, before pyarrow wraps it
         with (
             open(file, "rb") if isinstance(file, Path) else contextlib.nullcontext(file) as data,
