@@ -500,7 +500,7 @@ class ArffWriter(TextWriter):
     def header(self) -> bytes:
         """Return what stands before the rows."""
         if self.origin is not None:
-            header = self.origin.header
+            header: bytes = self.origin.header
             return header if header.endswith(b"\n") else header + b"\n"
         lines, notes = ["@relation table", ""], dict[str, str]()
         kinds = {"integer": "integer", "float": "numeric"}

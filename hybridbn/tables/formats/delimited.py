@@ -635,7 +635,7 @@ class DelimitedWriter(TextWriter):
         if self.origin is None:
             names = self.delimiter.join(self._cell(field.name) for field in self.fields)
             return encode_text("\ufeff" * (self.encoding in MARKS.values()) + f"{names}\n")
-        header = self.origin.header_with_line_end()
+        header: bytes = self.origin.header_with_line_end()
         if self.counter is None:
             return header
         mark = b"\xef\xbb\xbf" if header.startswith(b"\xef\xbb\xbf") else b""
