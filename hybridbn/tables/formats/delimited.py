@@ -445,10 +445,6 @@ class DelimitedSource(TextSource):
                 raise TableError("the file is empty; a header with the columns' names is needed")
             size = len(head)
 
-    def header_with_line_end(self) -> bytes:
-        """Return the header with a line end."""
-        return self.header if self.header[-1:] in (b"\n", b"\r") else self.header + b"\n"
-
 
 class DelimitedBlock(TextBlock):
     """Some records of a CSV or TSV file."""
@@ -635,7 +631,8 @@ class DelimitedWriter(TextWriter):
         if self.origin is None:
             names = self.delimiter.join(self._cell(field.name) for field in self.fields)
             return encode_text("\ufeff" * (self.encoding in MARKS.values()) + f"{names}\n")
-        header: bytes = self.origin.header_with_line_end()
+        header: bytes = self.origin.header
+        header += b"" if header.endswith((b"\n", b"\r")) else b"\n"
         if self.counter is None:
             return header
         mark = b"\xef\xbb\xbf" if header.startswith(b"\xef\xbb\xbf") else b""

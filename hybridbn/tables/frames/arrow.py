@@ -64,8 +64,8 @@ class ArrowColumns(ColumnAdapter):
         if types.is_boolean(dtype):
             codes = compute.fill_null(column.cast(pyarrow.int8()), -1).to_numpy()
             return label_codes(name, codes, (False, True), declared=True)
-        if is_text(dtype) or types.is_dictionary(dtype) or (types.is_integer(dtype) and kind == "discrete"):
-            declared = types.is_dictionary(dtype)
+        declared, text = types.is_dictionary(dtype), types.is_string(dtype) or types.is_large_string(dtype)
+        if text or declared or (types.is_integer(dtype) and kind == "discrete"):
             return label_dictionary(name, column if declared else column.dictionary_encode(), declared=declared)
         if types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype):
             if not types.is_float64(dtype):
@@ -79,10 +79,12 @@ class ArrowColumns(ColumnAdapter):
         raise make_type_error(name, dtype)
 
     def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
-        if not is_text(values.type) or not all(isinstance(state, str) for state in states):
+        types, dtype = pyarrow.types, values.type
+        textual = types.is_string(dtype) or types.is_large_string(dtype)
+        if not textual or not all(isinstance(state, str) for state in states):
             return None
         try:
-            codes = compute.index_in(values, value_set=pyarrow.array(states, values.type))
+            codes = compute.index_in(values, value_set=pyarrow.array(states, dtype))
         except UnicodeEncodeError:
             return None
         if codes.null_count > values.null_count:
