@@ -7,13 +7,12 @@ at the rows. All families that differ from a given one by a single parent are sc
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from hybridbn.fitting.mte import cells_suffice
 from hybridbn.options import check_count, make_generator
 from hybridbn.potentials import Potential, Softmax
 from hybridbn.structures.training_data import TrainingData
+from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, find_observed, shorten
 
 WIDE = 64
@@ -49,17 +49,6 @@ class _StandardizedMoments(NamedTuple):
     positions: dict[str, int]
     products: Values
     scales: Values
-
-
-class _Regression(NamedTuple):
-    """A child's residual variance given parents, the partial covariances of all columns with it and their partial
-    variances, and its residual variance without each of the parents.
-    """
-
-    residual: float
-    covariances: Values
-    variances: Values
-    without: Values
 
 
 class FamilyScores:
@@ -130,7 +119,7 @@ class FamilyScores:
             regression = self._regress(child, parents)
             if regression is None:
                 return -math.inf
-            return float(self._score_variances(child, regression.residual, len(parents)))
+            return float(self._score_variances(child, regression[0], len(parents)))
         return self._score_by_fitting(child, parents)
 
     def _sort_by_column(self, names: frozenset[str]) -> list[str]:
@@ -253,13 +242,25 @@ class FamilyScores:
             {name: i for i, name in enumerate(names)}, products / units[:, None] / units, scales
         )
 
+    @cached_property
+    def _units(self) -> dict[str, float]:
+        """The standard deviation of each column."""
+        moments = {name: self._counter.moments((name,)) for name in self.names}
+        return {
+            name: math.sqrt(float(own.products[0, 0, 0]) / own.total) if own.total > 0 else 0.0
+            for name, own in moments.items()
+        }
+
     def _is_normal(self, child: str, others: frozenset[str]) -> bool:
         """Return whether the child is modeled by a regression and no column has missing cells."""
         fitter = self.data.fitter(child, ())
         return moments_suffice(fitter) and not any(self._holes[name] for name in (child, *others))
 
-    def _regress(self, child: str, parents: frozenset[str]) -> _Regression | None:
-        """Return the regression on the parents, None if a parent is a linear combination of others."""
+    def _regress(self, child: str, parents: frozenset[str]) -> tuple[float, Values, Values, Values] | None:
+        """Return a child's residual variance given parents, the partial covariances of all columns with it and their
+        partial variances, and its residual variance without each of the parents; None if a parent is a linear
+        combination of others.
+        """
         moments = self._moments
         index, given = moments.positions[child], [moments.positions[name] for name in self._sort_by_column(parents)]
         covariances, variances = moments.products[index], moments.products.diagonal()
@@ -277,7 +278,7 @@ class FamilyScores:
             covariances = covariances - whitened[:, index] @ whitened
             variances = variances - (whitened**2).sum(axis=0)
             without = variances[index] + slopes**2 / (inverse**2).sum(axis=0)
-        return _Regression(float(variances[index]), covariances, variances, without)
+        return float(variances[index]), covariances, variances, without
 
     def _score_variances(self, child: str, residual: Values | float, parents: int) -> Values:
         """Return the scores of regressions with these shares of residual variance."""
@@ -328,7 +329,7 @@ class FamilyScores:
                 return -math.inf
             likelihood, weight = statistics.log_likelihood(regressions), float(statistics.weights.sum())
             if given and self._has_holes((child, *given)):
-                rest = functools.reduce(lambda those, parent: those.without(parent), variables, statistics)
+                rest = reduce(lambda those, parent: those.without(parent), variables, statistics)
                 own: Any = self.data.fit(child, ())
                 more = regressions.free_parameters() - own.free_parameters()
                 return self._add_gain(child, likelihood - rest.log_likelihood(own), weight, more)
@@ -484,7 +485,20 @@ class BDeu(Score):
     def prepare(self, data: TrainingData) -> FamilyScores:
         """Return the scores of the families of some data, whose columns are all discrete."""
         _require_kind(data, discrete=True, what="BDeu", remedy="discretize them (potentials='multinomial')")
-        return _DirichletScores(data, float(self.equivalent_sample_size))
+        return _SingleScores(data, self._score)
+
+    def _score(self, scores: FamilyScores, child: str, parents: frozenset[str]) -> float:
+        given, states = scores._sort_by_column(parents), scores.data.states(child)
+        keys, counts = scores._counter.occurring((*given, child))
+        weight = float(counts.sum())
+        if weight <= 0:
+            return -math.inf
+        _, configurations = np.unique(keys // states, return_inverse=True)
+        own = float(self.equivalent_sample_size) / math.prod(map(scores.data.states, given))
+        sums = np.bincount(configurations, counts)
+        likelihood = (scipy.special.gammaln(own) - scipy.special.gammaln(own + sums)).sum()
+        likelihood += (scipy.special.gammaln(own / states + counts) - scipy.special.gammaln(own / states)).sum()
+        return float(likelihood) * scores.total / weight
 
 
 @dataclass(frozen=True)
@@ -525,7 +539,38 @@ class BGe(Score):
     def prepare(self, data: TrainingData) -> FamilyScores:
         """Return the scores of the families of some data, whose columns are all numbers."""
         _require_kind(data, discrete=False, what="BGe", remedy="leave them out, or choose another score")
-        return _WishartScores(data, float(self.mean_weight), float(self.degrees))
+        return _SingleScores(data, self._score)
+
+    def _score(self, scores: FamilyScores, child: str, parents: frozenset[str]) -> float:
+        family = [*scores._sort_by_column(parents), child]
+        units = np.array([scores._units[name] for name in family])
+        if not (units > 0).all():
+            return -math.inf
+        if any(scores._holes[name] for name in family):
+            moments = scores._counter.moments(tuple(family))
+            weight, products = moments.total, moments.products[0] / units[:, None] / units
+        else:
+            chosen = [scores._moments.positions[name] for name in family]
+            weight, products = scores.total, scores.total * scores._moments.products[np.ix_(chosen, chosen)]
+        if weight <= 0:
+            return -math.inf
+        # alpha_w - n and t of the paper, where the prior's mean is that of the data
+        degrees, mean_weight, count = float(self.degrees), float(self.mean_weight), len(parents)
+        scale = mean_weight * (degrees - 1) / (mean_weight + 1)
+        posterior = products + scale * np.eye(count + 1)
+        _, joint = np.linalg.slogdet(posterior)
+        _, marginal = np.linalg.slogdet(posterior[:-1, :-1])
+        likelihood = (
+            0.5 * math.log(mean_weight / (weight + mean_weight))
+            - 0.5 * weight * math.log(math.pi)
+            + scipy.special.gammaln(0.5 * (weight + degrees + count + 1))
+            - scipy.special.gammaln(0.5 * (degrees + count + 1))
+            + 0.5 * (degrees + 2 * count + 1) * math.log(scale)
+            + 0.5 * (weight + degrees + count) * marginal
+            - 0.5 * (weight + degrees + count + 1) * joint
+            - weight * math.log(units[-1])
+        )
+        return float(likelihood) * scores.total / weight
 
 
 @dataclass(frozen=True)
@@ -563,11 +608,30 @@ class CrossValidation(Score):
 
     def prepare(self, data: TrainingData) -> FamilyScores:
         """Return the scores of the families of some data."""
-        return _HeldOutScores(data, self.folds, self.random_state)
+        dealt = deal_table(data.table, self.folds, make_generator(self.random_state))
+        table, rows = dealt.take(data.table), int(dealt.parts.max(initial=-1)) + 1
+        if self.folds > rows:
+            raise NetworkError(f"{rows} rows can't be put into {self.folds} folds")
+        folds = [(table.take(training), table.take(test)) for training, test in split_folds(dealt.parts)]
+        return _SingleScores(data, partial(self._score, folds))
+
+    def _score(
+        self, folds: Sequence[tuple[Table, Table]], scores: FamilyScores, child: str, parents: frozenset[str]
+    ) -> float:
+        given = tuple(scores._sort_by_column(parents))
+        variable, variables = scores.data.variable(child), tuple(map(scores.data.variable, given))
+        # the family is a part of the structure, so it is chosen by the same rows; bandwidths are searched afterwards
+        fitters = scores.data.fitter(child, given).list_fitters(variable, variables, quick=True)
+        found = [score_held_out(fitter, folds, variable, variables) for fitter in fitters]
+        return max(likelihood * scores.total / weight if weight > 0 else -math.inf for likelihood, weight in found)
 
 
 class _SingleScores(FamilyScores):
-    """Scores that are computed one family at a time."""
+    """Scores that a function computes one family at a time."""
+
+    def __init__(self, data: TrainingData, measure: Callable[[FamilyScores, str, frozenset[str]], float]) -> None:
+        super().__init__(data)
+        self._measure = measure
 
     def score_changes(self, child: str, parents: frozenset[str]) -> Values:
         """Return the scores after each column in turn is added to the parents, or removed from them (columns,)."""
@@ -576,88 +640,8 @@ class _SingleScores(FamilyScores):
     def _is_estimated(self, child: str, parents: Any) -> bool:
         return False
 
-
-class _DirichletScores(_SingleScores):
-    def __init__(self, data: TrainingData, sample_size: float) -> None:
-        super().__init__(data)
-        self._sample_size = sample_size
-
     def _score(self, child: str, parents: frozenset[str]) -> float:
-        given, states = self._sort_by_column(parents), self.data.states(child)
-        keys, counts = self._counter.occurring((*given, child))
-        weight = float(counts.sum())
-        if weight <= 0:
-            return -math.inf
-        _, configurations = np.unique(keys // states, return_inverse=True)
-        own = self._sample_size / math.prod(map(self.data.states, given))
-        sums = np.bincount(configurations, counts)
-        likelihood = (scipy.special.gammaln(own) - scipy.special.gammaln(own + sums)).sum()
-        likelihood += (scipy.special.gammaln(own / states + counts) - scipy.special.gammaln(own / states)).sum()
-        return float(likelihood) * self.total / weight
-
-
-class _WishartScores(_SingleScores):
-    def __init__(self, data: TrainingData, mean_weight: float, degrees: float) -> None:
-        super().__init__(data)
-        self._mean_weight, self._degrees = mean_weight, degrees
-
-    @cached_property
-    def _units(self) -> dict[str, float]:
-        """The standard deviation of each column."""
-        moments = {name: self._counter.moments((name,)) for name in self.names}
-        return {
-            name: math.sqrt(float(own.products[0, 0, 0]) / own.total) if own.total > 0 else 0.0
-            for name, own in moments.items()
-        }
-
-    def _score(self, child: str, parents: frozenset[str]) -> float:
-        family = [*self._sort_by_column(parents), child]
-        units = np.array([self._units[name] for name in family])
-        if not (units > 0).all():
-            return -math.inf
-        if any(self._holes[name] for name in family):
-            moments = self._counter.moments(tuple(family))
-            weight, products = moments.total, moments.products[0] / units[:, None] / units
-        else:
-            chosen = [self._moments.positions[name] for name in family]
-            weight, products = self.total, self.total * self._moments.products[np.ix_(chosen, chosen)]
-        if weight <= 0:
-            return -math.inf
-        # alpha_w - n and t of the paper, where the prior's mean is that of the data
-        degrees, mean_weight, count = self._degrees, self._mean_weight, len(parents)
-        scale = mean_weight * (degrees - 1) / (mean_weight + 1)
-        posterior = products + scale * np.eye(count + 1)
-        _, joint = np.linalg.slogdet(posterior)
-        _, marginal = np.linalg.slogdet(posterior[:-1, :-1])
-        likelihood = (
-            0.5 * math.log(mean_weight / (weight + mean_weight))
-            - 0.5 * weight * math.log(math.pi)
-            + scipy.special.gammaln(0.5 * (weight + degrees + count + 1))
-            - scipy.special.gammaln(0.5 * (degrees + count + 1))
-            + 0.5 * (degrees + 2 * count + 1) * math.log(scale)
-            + 0.5 * (weight + degrees + count) * marginal
-            - 0.5 * (weight + degrees + count + 1) * joint
-            - weight * math.log(units[-1])
-        )
-        return float(likelihood) * self.total / weight
-
-
-class _HeldOutScores(_SingleScores):
-    def __init__(self, data: TrainingData, folds: int, random_state: int) -> None:
-        super().__init__(data)
-        dealt = deal_table(data.table, folds, make_generator(random_state))
-        table, rows = dealt.take(data.table), int(dealt.parts.max(initial=-1)) + 1
-        if folds > rows:
-            raise NetworkError(f"{rows} rows can't be put into {folds} folds")
-        self._folds = [(table.take(training), table.take(test)) for training, test in split_folds(dealt.parts)]
-
-    def _score(self, child: str, parents: frozenset[str]) -> float:
-        given = tuple(self._sort_by_column(parents))
-        variable, variables = self.data.variable(child), tuple(map(self.data.variable, given))
-        # the family is a part of the structure, so it is chosen by the same rows; bandwidths are searched afterwards
-        fitters = self.data.fitter(child, given).list_fitters(variable, variables, quick=True)
-        scores = [score_held_out(fitter, self._folds, variable, variables) for fitter in fitters]
-        return max(likelihood * self.total / weight if weight > 0 else -math.inf for likelihood, weight in scores)
+        return self._measure(self, child, parents)
 
 
 def _check_positive(number: Any, what: str) -> None:
