@@ -6,7 +6,7 @@ whose parameters are learned to tell the classes apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, Unpack
 
@@ -91,19 +91,21 @@ def discriminant(
     ([('c', 'x'), ('c', 'y'), ('x', 'y')], 'alike')
     """
     read, variable = read_data_with_class(data, target, potentials, weights, "discriminant functions", **columns)
+    return _build_tuned(DiscriminantAnalysis, read, variable, random_state)
+
+
+def _build_tuned(
+    model: Callable[[TrainingData, Discrete], DiscriminantAnalysis | _Regression],
+    read: TrainingData,
+    target: Discrete,
+    random_state: Any,
+) -> Built:
+    """Build the network of a model that predicts held-out rows of the data best."""
     read.require_moments(read.attributes)
     labeled, dealt = read.deal(FOLDS, make_generator(random_state))
-    analysis = DiscriminantAnalysis(labeled, variable)
-    shrinkage, told = analysis.tune(dealt.parts)
-    network = Network(analysis.list_potentials(shrinkage))
-    return Built(network, HeldOutClasses(variable, dealt.average(told)))
-
-
-class Shrinkage(NamedTuple):
-    """As how many rows for each number the common covariances count, and the share of a sphere."""
-
-    strength: float
-    share: float
+    analysis: Any = model(labeled, target)
+    chosen, told = analysis.tune(dealt.parts)
+    return Built(Network(analysis.list_potentials(chosen)), HeldOutClasses(target, dealt.average(told)))
 
 
 class Normals(NamedTuple):
@@ -151,8 +153,10 @@ class DiscriminantAnalysis:
             products[code] = (self.weights[own, None] * apart).T @ apart * ((totals[code] + 1) / (pairs + 1))
         return totals, means, products
 
-    def estimate(self, rows: NDArray[np.intp], shrinkage: Shrinkage) -> Normals:
-        """Return normal densities whose covariances are drawn towards the common ones, and towards a sphere."""
+    def estimate(self, rows: NDArray[np.intp], strength: float = np.inf, share: float = 0.0) -> Normals:
+        """Return normal densities whose covariances are drawn towards the common ones, as if these were those of so
+        many rows for each number, and have a share of a sphere.
+        """
         totals, means, products = self._measure(rows)
         size = len(self.names)
         common = products.sum(axis=0) / max(totals.sum() - np.count_nonzero(totals), 1.0)
@@ -160,12 +164,12 @@ class DiscriminantAnalysis:
         # a class of few rows has little to say about its mean, too
         overall = totals @ means / totals.sum()
         means = (totals[:, None] * means + 0.5 * overall) / (totals[:, None] + 0.5)
-        if np.isinf(shrinkage.strength):
-            return Normals(means, np.broadcast_to(self._round_off(common, shrinkage.share), products.shape))
-        prior = shrinkage.strength * size
+        if np.isinf(strength):
+            return Normals(means, np.broadcast_to(self._round_off(common, share), products.shape))
+        prior = strength * size
         own = (products + prior * common) / (np.maximum(totals - 1, 0.0)[:, None, None] + prior)
         own += RIDGE * np.diag(np.maximum(np.diag(common), RIDGE))
-        return Normals(means, self._round_off(own, shrinkage.share))
+        return Normals(means, self._round_off(own, share))
 
     def _round_off(self, covariances: Values, share: float) -> Values:
         """Return covariances (..., numbers, numbers) with a share of the sphere of the same mean variance."""
@@ -178,25 +182,25 @@ class DiscriminantAnalysis:
             covariances = (vectors * roots[..., None, :]) @ np.swapaxes(vectors, -1, -2)
         return np.asarray((1 - share) * covariances + share * variances[..., None, None] * np.eye(size))
 
-    def tune(self, parts: Codes) -> tuple[Shrinkage, Values]:
+    def tune(self, parts: Codes) -> tuple[tuple[float, float], Values]:
         """Return the shrinkage that predicts the rows of each fold best from the others, and their probabilities."""
         count = len(self.classes)
         folds = list(split_folds(parts))
         tables = np.zeros((count, len(self.target)))
         for rows, test in folds:
             tables[test] = self._score_tables(rows, test)
-        best, chosen, told = np.inf, Shrinkage(STRENGTHS[0], 0.0), tables
+        best, chosen, told = np.inf, (STRENGTHS[0], 0.0), tables
         for share in SHARES if self.names else SHARES[:1]:
             before = best
             # rounder covariances need less of the common ones
-            for strength in STRENGTHS[STRENGTHS.index(chosen.strength) :] if self.names else STRENGTHS[:1]:
+            for strength in STRENGTHS[STRENGTHS.index(chosen[0]) :] if self.names else STRENGTHS[:1]:
                 logs = tables.copy()
                 for rows, test in folds:
-                    logs[test] += self.score(self.estimate(rows, Shrinkage(strength, share)), test)
+                    logs[test] += self.score(self.estimate(rows, strength, share), test)
                 logs = scipy.special.log_softmax(logs, axis=1)
                 loss = float(np.minimum(-logs[np.arange(count), self.classes], MOST_LOSS) @ self.weights)
                 if loss < best:
-                    best, chosen, told = loss, Shrinkage(strength, share), np.exp(logs)
+                    best, chosen, told = loss, (strength, share), np.exp(logs)
                 elif share:
                     break
             if before - best < WORTHWHILE * self.weights.sum():
@@ -236,7 +240,7 @@ class DiscriminantAnalysis:
         class.
         """
         filled = np.array(self.values)
-        normals = self.estimate(np.arange(len(filled)), Shrinkage(np.inf, 0.0))
+        normals = self.estimate(np.arange(len(filled)))
         shares = np.bincount(self.classes, self.weights, len(self.target)) / self.weights.sum()
         mean = shares @ normals.means
         apart = normals.means - mean
@@ -252,13 +256,13 @@ class DiscriminantAnalysis:
             filled[np.ix_(rows, lost)] = mean[lost] + (filled[np.ix_(rows, kept)] - mean[kept]) @ slopes
         return filled
 
-    def list_potentials(self, shrinkage: Shrinkage) -> list[Potential]:
+    def list_potentials(self, shrinkage: tuple[float, float]) -> list[Potential]:
         """Return the class, the numbers given it and those before them, and the categories given it."""
         potentials: dict[str, Potential] = {
             self.target.name: self.data.fit(self.target.name, ()),
             **{name: self.data.fit(name, (self.target.name,)) for name in self.tables},
         }
-        potentials |= self.list_normals(self.estimate(np.arange(len(self.classes)), shrinkage))
+        potentials |= self.list_normals(self.estimate(np.arange(len(self.classes)), *shrinkage))
         return [potentials[name] for name in (self.target.name, *self.data.attributes)]
 
     def list_normals(self, normals: Normals) -> dict[str, Potential]:
@@ -370,12 +374,7 @@ def logistic(
                 f"{name!r}: logistic takes normal densities and tables, not {fitter!r}; say potentials='gaussian', or"
                 " 'multinomial' to cut numbers into intervals"
             )
-    read.require_moments(read.attributes)
-    labeled, dealt = read.deal(FOLDS, make_generator(random_state))
-    regression = _Regression(labeled, variable, correlated)
-    parameters, told = regression.tune(dealt.parts)
-    network = Network(regression.list_potentials(parameters))
-    return Built(network, HeldOutClasses(variable, dealt.average(told)))
+    return _build_tuned(partial(_Regression, correlated=correlated), read, variable, random_state)
 
 
 class _Block(NamedTuple):
@@ -418,7 +417,7 @@ class _Regression:
         self.joint = DiscriminantAnalysis(data, target) if correlated and len(self.numbers) > 1 else None
         self.covariances = np.diag([block.spread for block in self.numbers])
         if self.joint is not None:
-            self.covariances = self.joint.estimate(np.arange(count), Shrinkage(np.inf, 0.0)).covariances[0]
+            self.covariances = self.joint.estimate(np.arange(count)).covariances[0]
             self.design[:, self.columns] = self.joint.fill()
         self.wanted = np.zeros((count, len(target)))
         self.wanted[np.arange(count), self.classes] = self.weights
