@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -280,15 +280,8 @@ def grow_regressions(
     return nodes[:trees]
 
 
-class _Cut(NamedTuple):
-    """The best cut of a node so far, and the regressions of both sides."""
-
-    loss: float
-    test: int
-    code: int
-    coefficients: Values
-    residual: Values
-    moments: Values
+_Cut: TypeAlias = tuple[float, int, int, Values, Values, Values]
+"""The loss, the test and the code of a cut; the coefficients, squared residuals and moments of both its sides."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,26 +372,32 @@ class PenalizedSquares:
                 place = begin + int(np.argmin(losses[begin:end]))
                 node, loss = int(owners[place]), float(losses[place])
                 before = best[node]
-                if before is None or loss < before.loss:
+                if before is None or loss < before[0]:
                     code = int(codes[part][place])
-                    best[node] = _Cut(
-                        loss, test, code, coefficients[:, place].copy(), residual[:, place], sides[:, place].copy()
+                    best[node] = (
+                        loss,
+                        test,
+                        code,
+                        coefficients[:, place].copy(),
+                        residual[:, place],
+                        sides[:, place].copy(),
                     )
 
     def _make_split(self, node: TreeNode[NodeRegression], cut: _Cut | None) -> Split[NodeRegression] | None:
         own, growth = node.statistics, self.growth
         own.moments = np.empty(0)
-        if cut is None or cut.loss > own.residual * (1 - growth.gain):
+        if cut is None or cut[0] > own.residual * (1 - growth.gain):
             return None
-        branches = (np.arange(self.rows.sizes[cut.test] + 1) > cut.code).astype(np.intp)
+        _, test, code, coefficients, residual, moments = cut
+        branches = (np.arange(self.rows.sizes[test] + 1) > code).astype(np.intp)
         branches[-1] = -1
-        masses = cut.moments[:, 0, 0]
+        masses = moments[:, 0, 0]
         regressions = []
         for side, mass in enumerate(masses.tolist()):
-            left = float(cut.residual[side])
+            left = float(residual[side])
             variance = (left + growth.level * own.variance) / (mass + growth.level)
-            regressions.append(NodeRegression(cut.coefficients[side], variance, mass, left, cut.moments[side]))
-        return Split(cut.test, branches, masses, statistics=tuple(regressions))
+            regressions.append(NodeRegression(coefficients[side], variance, mass, left, moments[side]))
+        return Split(test, branches, masses, statistics=tuple(regressions))
 
 
 def predict_by_depth(
