@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,7 +63,8 @@ _WHOLE = 1e-9
 """Less than this of a row is a rounding error."""
 
 
-class DistinctRows(NamedTuple):
+@dataclass(frozen=True)
+class DistinctRows:
     """The different rows of a table, with the weights of all that are equal.
 
     The hashes tell the cells and the weights, and nothing of the order of rows or columns, of the columns' names and
@@ -88,7 +89,7 @@ class DistinctRows(NamedTuple):
     columns: tuple[str, ...]
 
     def take(self, table: Table) -> Table:
-        """Return them as the rows of a table of their weights."""
+        """Return them as rows of a table of their weights."""
         return table.take(self.rows).with_weights(self.weights)
 
 
@@ -152,33 +153,24 @@ def draw_bootstrap(weights: Values, rng: np.random.Generator) -> Codes:
 
 
 @dataclass(frozen=True)
-class DealtRows:
+class DealtRows(DistinctRows):
     """The rows of a table, equal ones together, dealt to folds; parts of a row of some weight are in several folds.
 
     What is learned of them is the same for a row of weight two and for two equal rows, and in any order of the table.
 
     Attributes
     ----------
-    rows : ndarray (entries,)
-        The number of a row of the table with the entry's cells.
-    weights : ndarray (entries,)
+    rows, weights, hashes : ndarray (entries,)
+        The number of a row of the table with the entry's cells, the entry's share of its weight, and its hash.
+    groups, columns : as of `DistinctRows`
     parts : ndarray (entries,)
         The fold.
     distinct : ndarray (entries,)
         Which of the distinct rows it is.
-    groups, columns : as of `DistinctRows`
     """
 
-    rows: Codes
-    weights: Values
     parts: Codes
     distinct: Codes
-    groups: Codes
-    columns: tuple[str, ...]
-
-    def take(self, table: Table) -> Table:
-        """Return the entries as rows of a table of their weights."""
-        return table.take(self.rows).with_weights(self.weights)
 
     def average(self, told: Values) -> Values:
         """Return for each row of the table the mean of what is told of its entries; NaN for rows that don't count."""
@@ -229,7 +221,15 @@ def deal_table(table: Table, folds: int, rng: np.random.Generator, strata: NDArr
     weights = shares[distinct, parts]
     # of few rows some folds may have none
     parts = np.unique(parts, return_inverse=True)[1]
-    return DealtRows(collapsed.rows[distinct], weights, parts, distinct, collapsed.groups, collapsed.columns)
+    return DealtRows(
+        collapsed.rows[distinct],
+        weights,
+        collapsed.groups,
+        collapsed.hashes[distinct],
+        collapsed.columns,
+        parts,
+        distinct,
+    )
 
 
 def _deal_weights(weights: Values, folds: int, rng: np.random.Generator) -> Values:
