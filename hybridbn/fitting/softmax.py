@@ -99,10 +99,10 @@ class SoftmaxFitter(Fitter):
 
     def potential(self, statistics: Any) -> Softmax:
         """Return the regressions."""
-        return self._regress(statistics, ROUNDING)
+        return self.approximate(statistics, ROUNDING)
 
-    def approximate(self, statistics: RowStatistics) -> Softmax:
-        """Return the regressions to about nine digits of their likelihood, in less time.
+    def approximate(self, statistics: Any, enough: float = _NEARLY) -> Softmax:
+        """Return the regressions, by default to about nine digits of their likelihood, in less time.
 
         Examples
         --------
@@ -113,9 +113,6 @@ class SoftmaxFitter(Fitter):
         >>> fitter.approximate(fitter.statistics(table, c, (x, y)))(c="b", x=[3.0], y=0.5).round(2)
         array([0.55])
         """
-        return self._regress(statistics, _NEARLY)
-
-    def _regress(self, statistics: Any, enough: float) -> Softmax:
         refuse_empty(statistics)
         discrete, continuous = split_by_kind(statistics.parents)
         shape, k = tuple(len(parent) for parent in discrete), len(statistics.child)
