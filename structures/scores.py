@@ -356,7 +356,7 @@ class FamilyScores:
         statistics = fitter.statistics(table, self.data.variable(child), tuple(map(self.data.variable, given)))
         regressions = fitter.approximate(statistics)
         gain = statistics.log_likelihood(regressions)
-        gain -= float(statistics.row_weights @ self._log_shares(child)[statistics.columns[0]])
+        gain -= float(statistics.weights @ self._log_shares(child)[statistics.columns[0]])
         parameters = regressions.free_parameters() - (self.data.states(child) - 1)
         scale = self.total / table.total_weight
         return self._add_gain(child, scale * gain, scale * statistics.total, parameters), regressions

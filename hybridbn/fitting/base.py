@@ -267,26 +267,17 @@ class RowStatistics(Statistics):
     ----------
     columns : tuple of ndarray (rows,)
         Codes or values of the child, then of the parents.
-    weights : ndarray (rows,) or None
+    weights : ndarray (rows,)
     """
 
     columns: tuple[NDArray[Any], ...]
-    weights: Values | None
+    weights: Values
 
     def merged(self, other: Self) -> Self:
         """Put the rows of both together."""
-        weights = None
-        if self.weights is not None or other.weights is not None:
-            weights = np.concatenate(
-                [np.ones(len(own.columns[0])) if own.weights is None else own.weights for own in (self, other)]
-            )
+        weights = np.concatenate([self.weights, other.weights])
         columns = tuple(np.concatenate(pair) for pair in zip(self.columns, other.columns, strict=True))
         return replace(self, total=self.total + other.total, columns=columns, weights=weights)
-
-    @property
-    def row_weights(self) -> Values:
-        """The weight of each row."""
-        return np.ones(len(self.columns[0])) if self.weights is None else self.weights
 
     @cached_property
     def cells(self) -> Codes:
@@ -320,12 +311,13 @@ class RowStatistics(Statistics):
         """Return the logarithm of the probability that a potential gives to the rows."""
         variables = (self.child, *self.parents)
         axes = {variable.name: column[None] for variable, column in zip(variables, self.columns, strict=True)}
-        return float(self.row_weights @ potential.log_on(axes).reshape(-1))
+        return float(self.weights @ potential.log_on(axes).reshape(-1))
 
     @classmethod
     def of(cls, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> Self:
         """Collect them from a table."""
-        columns, weights, total = observed(table, child, parents)
+        columns, given, total = observed(table, child, parents)
+        weights = np.ones(len(columns[0])) if given is None else given
         return cls(child=child, parents=tuple(parents), total=total, columns=columns, weights=weights)
 
 

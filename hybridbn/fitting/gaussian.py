@@ -276,7 +276,7 @@ class LinearGaussianMixtureFitter(Fitter):
         discrete, continuous = split_by_kind(parents)
         shape = tuple(map(len, discrete))
         size = math.prod(shape)
-        response, predictors, weights = statistics.columns[0], statistics.numbers, statistics.row_weights
+        response, predictors, weights = statistics.columns[0], statistics.numbers, statistics.weights
         own = [
             _Regression(np.full(count, 1 / count), np.full(count, intercept), slopes, np.full(count, variance))
             for intercept, slopes, variance in zip(

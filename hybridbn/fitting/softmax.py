@@ -116,7 +116,7 @@ class SoftmaxFitter(Fitter):
         refuse_empty(statistics)
         discrete, continuous = split_by_kind(statistics.parents)
         shape, k = tuple(len(parent) for parent in discrete), len(statistics.child)
-        columns, weights = statistics.numbers.T, statistics.row_weights
+        columns, weights = statistics.numbers.T, statistics.weights
         with np.errstate(over="ignore", invalid="ignore"):
             mean = columns @ weights / statistics.total
             # the second pass removes what rounding left in the first
