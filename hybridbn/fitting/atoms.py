@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -32,15 +32,6 @@ class AtomsStatistics(Statistics):
 
     component: Statistics
     density: Statistics
-
-    def merged(self, other: Self) -> Self:
-        """Merge both parts."""
-        return replace(
-            self,
-            total=self.total + other.total,
-            component=self.component + other.component,
-            density=self.density + other.density,
-        )
 
 
 @dataclass(frozen=True)

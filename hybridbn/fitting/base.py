@@ -10,7 +10,7 @@ import difflib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeGuard, TypeVar
 
@@ -34,10 +34,11 @@ F = TypeVar("F", bound="Fitter")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Statistics(ABC):
+class Statistics:
     """What a fitter has to know about some rows: the same for all that can be learned from them.
 
-    ``a + b`` are the statistics of the rows of both. A subclass adds its arrays and implements `merged`.
+    ``a + b`` are the statistics of the rows of both. A subclass adds its arrays, and implements `merged` if
+    these don't just add up.
 
     Attributes
     ----------
@@ -56,9 +57,12 @@ class Statistics(ABC):
             if isinstance(value, np.ndarray):
                 object.__setattr__(self, name, freeze(value))
 
-    @abstractmethod
     def merged(self, other: Self) -> Self:
-        """Return the statistics of the rows of both; the variables are known to be the same."""
+        """Return the statistics of the rows of both; the variables are known to be the same, and by default anything
+        else adds up.
+        """
+        names = {own.name for own in fields(self)} - {"child", "parents"}
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def __add__(self, other: Any) -> Self:
         if type(other) is not type(self):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, TypeAlias, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
@@ -159,10 +159,6 @@ class MultinomialStatistics(Statistics):
     """The weight of each joint configuration: the dimensions are the parents in their order, then the child."""
 
     counts: Values
-
-    def merged(self, other: Self) -> Self:
-        """Add the counts."""
-        return replace(self, total=self.total + other.total, counts=self.counts + other.counts)
 
 
 @dataclass(frozen=True, kw_only=True)
