@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.counting import Groups, Moments, NumpyCounter, Occurring, Tallies
+from hybridbn.fitting.counting import Counts, Groups, Moments, NumpyCounter, Occurring
 from hybridbn.fitting.cross_validation import deal_numbered_rows
 from hybridbn.fitting.trees import LocatedRows, Route, Sample, Split, TreeNode, TreeRows, grow
 from hybridbn.jobs import get_jobs, run_in_threads
@@ -393,7 +393,7 @@ class Utility:
         first, last = trials[0].node, trials[-1].node
         routes = [node.route for node in nodes[first : last + 1]]
         moved = [replace(trial, node=trial.node - first) for trial in trials]
-        dense, *sparse = view.sum_over(partial(_count_folds, trials=moved), routes).results
+        dense, *sparse = view.sum_over(partial(_count_folds, trials=moved), routes).values()
         return view.sum_over(
             partial(_sum_errors, trials=moved, counts=dense, occurring=sparse, prior=self.prior), routes
         )
@@ -472,7 +472,7 @@ def _divide_trials(trials: Sequence[_Trial], most: int) -> Iterator[Sequence[_Tr
     yield trials[begin:]
 
 
-def _count_folds(block: CodedColumns, samples: Sequence[Sample], trials: Sequence[_Trial]) -> Tallies:
+def _count_folds(block: CodedColumns, samples: Sequence[Sample], trials: Sequence[_Trial]) -> Counts:
     """Return the counts of all trials, one after the other: of branch, fold and class, and with each column; and after
     these what occurs of wide columns.
     """
@@ -488,7 +488,7 @@ def _count_folds(block: CodedColumns, samples: Sequence[Sample], trials: Sequenc
             codes = block.columns[number][sample.rows].astype(np.intp, copy=False)
             seen = codes >= 0
             sparse.append(Occurring.of((codes * size + keys)[seen], sample.weights[seen]))
-    return Tallies((np.concatenate(parts), *sparse))
+    return Counts(enumerate([np.concatenate(parts), *sparse]))
 
 
 def _sum_errors(

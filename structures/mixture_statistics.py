@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from hybridbn.fitting.counting import Moments, Tallies
+from hybridbn.fitting.counting import Counts, Moments
 from hybridbn.variables import Values
 
 Covariance = Literal["diagonal", "full", "tied", "factors", "tree"]
@@ -508,12 +508,12 @@ class Measures:
     ----------
     units : ndarray (numbers,), in which the moments are, so that no square overflows
     moments : Moments, each number being a configuration
-    counts : Tallies, the weights of the states of each category
+    counts : Counts, the weights of the states of each category
     """
 
     units: Values
     moments: Moments
-    counts: Tallies
+    counts: Counts
 
     def __add__(self, other: Measures) -> Measures:
         return Measures(self.units, self.moments + other.moments, self.counts + other.counts)
@@ -542,8 +542,8 @@ def measure_columns(
     >>> whole = measure_columns(columns, [None, 2], np.ones(3), np.ones(1))
     >>> parts = [measure_columns([c[p] for c in columns], [None, 2], np.ones(n), np.ones(1))
     ...          for p, n in ((slice(0, 1), 1), (slice(1, 3), 2))]
-    >>> (parts[0] + parts[1]).scales == whole.scales, whole.counts.results
-    (array([ True]), (array([1., 2.]),))
+    >>> (parts[0] + parts[1]).scales == whole.scales, whole.counts[0]
+    (array([ True]), array([1., 2.]))
     """
     numbers: list[tuple[float, float, float, float]] = []
     counts: list[Values] = []
@@ -560,7 +560,7 @@ def measure_columns(
         numbers.append((unit, mass, mean, float(own @ (inner - mean) ** 2)))
     units, masses, means, squares = np.array(numbers).reshape(-1, 4).T
     moments = Moments(float(weights.sum()), masses, means[:, None], squares[:, None, None])
-    return Measures(units, moments, Tallies(tuple(counts)))
+    return Measures(units, moments, Counts(enumerate(counts)))
 
 
 def compute_statistics(
@@ -614,7 +614,7 @@ def compute_statistics(
         np.zeros(sum(sizes)),
     )
     categories = [part for part, count in zip(slices, states, strict=True) if count is not None]
-    for part, counts in zip(categories, measures.counts.results, strict=True):
+    for part, counts in zip(categories, measures.counts.values(), strict=True):
         statistics.shares[part] = (counts + 1 / len(counts)) / (counts.sum() + 1)
     return statistics
 

@@ -197,7 +197,7 @@ def _collect_in_nodes(
     """Collect the statistics of families in the rows of a batch at each of some nodes, by the numbers of the nodes and
     by families, whose children are their last columns.
     """
-    collected: dict[Any, Any] = {}
+    collected = Counts()
     _, samples = locate_rows(read, table, first, list(families))
     for place, (own, (rows, weights)) in enumerate(zip(families.values(), samples, strict=True)):
         variables = [read.variables[name] for name in dict.fromkeys(itertools.chain(*own))]
@@ -205,7 +205,7 @@ def _collect_in_nodes(
         data = TrainingData(Table.from_arrays(variables, columns, weights=weights), roles, None)
         for names in own:
             collected[place, names] = data.collect(names[-1], names[:-1])
-    return Counts(collected)
+    return collected
 
 
 class _TreeNetwork:

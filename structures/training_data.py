@@ -353,5 +353,4 @@ def collect_statistics(
     """
     data = TrainingData(table, roles, None)
     data.prepare(parents.items())
-    statistics: dict[Any, Any] = {child: data.collect(child, given) for child, given in parents.items()}
-    return Counts(statistics)
+    return Counts({child: data.collect(child, given) for child, given in parents.items()})

@@ -57,8 +57,9 @@ Names: TypeAlias = tuple[str, ...]
 """Columns in the order of a table's dimensions."""
 
 
-class Counts(dict[Names, Values]):
-    """Tables of counts by the names of their dimensions; ``a + b`` are those of the rows of both.
+class Counts(dict[Any, Any]):
+    """Tables of counts by the names of their dimensions, or other sums by any keys; ``a + b`` are those of the rows
+    of both.
 
     Examples
     --------
@@ -147,16 +148,6 @@ class Groups:
     ) -> Groups:
         """Return the groups that arrays tell."""
         return cls(size, lambda part, *_: (groups[part], None if weights is None else weights[part]), (), rows)
-
-
-@dataclass(frozen=True)
-class Tallies:
-    """The results of several requests, which add up one by one."""
-
-    results: tuple[Any, ...]
-
-    def __add__(self, other: Tallies) -> Tallies:
-        return Tallies(tuple(mine + yours for mine, yours in zip(self.results, other.results, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -487,7 +478,7 @@ def _count_batch(
     incomplete: frozenset[str],
     jobs: int,
     owner: _Owner | None,
-) -> Tallies:
+) -> Counts:
     """Return what a counter of a batch of rows, which counts all of its columns, is asked for.
 
     Parameters
@@ -501,7 +492,7 @@ def _count_batch(
     if owner is not None:
         counter = table.keep(owner, counter.persist)
         counter.read(table, [table.variable(name) for name in table.names if name not in counter.columns])
-    return Tallies(tuple(request(counter) for request in requests))
+    return Counts(enumerate(request(counter) for request in requests))
 
 
 def _count_occurring(names: Names, counter: NumpyCounter) -> Occurring:
@@ -699,7 +690,7 @@ class RowCounter(Counter):
         task = partial(
             _count_batch, requests=tuple(requests), incomplete=self.incomplete, jobs=self._jobs, owner=self._owner
         )
-        return self.rows.learn(task, [self.variables[name] for name in names]).results
+        return tuple(self.rows.learn(task, [self.variables[name] for name in names]).values())
 
     def _refuse_too_many_cells(self, families: Iterable[Names]) -> None:
         widest = max(self.sizes, key=self.sizes.__getitem__)
