@@ -17,7 +17,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.inference.engines import Engine
 from hybridbn.structures import discriminant, logistic, naive_bayes, random_forest
 from hybridbn.structures.building import Build, declaration_of
-from hybridbn.structures.discriminant import MOST_LOSS, SHARES, STRENGTHS, DiscriminantAnalysis, Shrinkage
+from hybridbn.structures.discriminant import MOST_LOSS, SHARES, STRENGTHS, DiscriminantAnalysis
 from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import read_data_with_class
 
@@ -265,17 +265,17 @@ def test_shrinkage_is_what_predicts_held_out_rows_best(seed):
     data, target = read_data_with_class(table, "c", "auto", None, "")
     analysis, parts = DiscriminantAnalysis(data, target), rng.integers(3, size=50)
 
-    def predict(shrinkage: Shrinkage) -> np.ndarray:
+    def predict(strength: float, share: float) -> np.ndarray:
         logs = np.empty((50, 3))
         for part in range(3):
             test, rows = np.flatnonzero(parts == part), np.flatnonzero(parts != part)
-            means, covariances = analysis.estimate(rows, shrinkage)
+            means, covariances = analysis.estimate(rows, strength, share)
             apart = analysis.values[test, None] - means
             squares = np.einsum("rki,kij,rkj->rk", apart, np.linalg.inv(covariances), apart)
             logs[test] = analysis._score_tables(rows, test) - 0.5 * (squares + np.linalg.slogdet(covariances)[1])
         return special.log_softmax(logs, axis=1)
 
-    told = {(share, strength): predict(Shrinkage(strength, share)) for share in SHARES for strength in STRENGTHS}
+    told = {(share, strength): predict(strength, share) for share in SHARES for strength in STRENGTHS}
     losses = {place: np.minimum(-logs[np.arange(50), codes], MOST_LOSS) @ weights for place, logs in told.items()}
     best = min(((0.0, strength) for strength in STRENGTHS), key=losses.__getitem__)
     for share in SHARES[1:]:
