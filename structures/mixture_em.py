@@ -28,7 +28,7 @@ from hybridbn.structures.mixture_statistics import (
     NormalParameters,
     NormalSums,
 )
-from hybridbn.variables import Values
+from hybridbn.variables import Values, list_blocks
 
 PRIOR_ROWS = 1.0
 """The prior of a component's parameters has the weight of this many rows."""
@@ -224,10 +224,9 @@ def continue_fits(
 
 
 def _split_fits(data: MixtureStatistics, components: int, fits: int) -> Iterator[slice]:
-    """Yield those of the fits that are made together."""
+    """Return those of the fits that are made together."""
     step = max(1, TOGETHER // (components * max(len(data), len(data.shares))))
-    for first in range(0, fits, step):
-        yield slice(first, first + step)
+    return list_blocks(fits, step)
 
 
 class MixtureParameters(NamedTuple):
