@@ -188,24 +188,25 @@ def _list_class_candidates(data: TrainingData, potentials: Any, effort: int) -> 
     if chosen:
         slow = [selective_naive_bayes if potentials == "kernel" else tan, nb_tree] if several else []
         return [(function, potentials) for function in (random_forest, logistic, naive_bayes, *slow)]
-    candidates: list[Candidate] = [(partial(logistic, correlated=True) if len(numbers) > 1 else logistic, "auto")]
-    candidates.append((random_forest, "gaussian"))
-    if numbers:
-        candidates.append((discriminant, "auto"))
     tables = "multinomial" if numbers else "auto"
-    candidates.append((naive_bayes, tables))
-    if several:
-        candidates.append((tan, tables))
-    if numbers:
-        candidates.append((naive_bayes, "kernel"))
-    if effort > 1:
-        for family in ["mte", "kernel", "gaussian", "multinomial"] if numbers else ["auto"]:
-            candidates.append((naive_bayes, family))
-            if several and not (family == "gaussian" and _is_costly(data)):
-                candidates.append((selective_naive_bayes if family == "kernel" else tan, family))
-            if family not in ("mte", "kernel"):
-                candidates.append((nb_tree, family))
-    return candidates
+    candidates: list[tuple[Any, Candidate]] = [
+        (True, (partial(logistic, correlated=True) if len(numbers) > 1 else logistic, "auto")),
+        (True, (random_forest, "gaussian")),
+        (numbers, (discriminant, "auto")),
+        (True, (naive_bayes, tables)),
+        (several, (tan, tables)),
+        (numbers, (naive_bayes, "kernel")),
+    ]
+    for family in (["mte", "kernel", "gaussian", "multinomial"] if numbers else ["auto"]) if effort > 1 else []:
+        candidates += [
+            (True, (naive_bayes, family)),
+            (
+                several and not (family == "gaussian" and _is_costly(data)),
+                (selective_naive_bayes if family == "kernel" else tan, family),
+            ),
+            (family not in ("mte", "kernel"), (nb_tree, family)),
+        ]
+    return [candidate for is_tried, candidate in candidates if is_tried]
 
 
 def _list_number_candidates(data: TrainingData, potentials: Any, effort: int) -> list[Candidate]:
