@@ -215,18 +215,22 @@ def _check_rows(
         codes = np.zeros(numbers.shape, np.intp) if target is None else np.asarray(target)
     except (TypeError, ValueError):
         raise TableError("values and weights to discretize must be numbers") from None
-    if bins < 1:
-        raise TableError(f"bins must be at least 1, not {bins}")
-    if numbers.ndim != 1 or factors.shape != numbers.shape or codes.shape != numbers.shape:
-        raise TableError(
+    faults = (
+        (bins < 1, f"bins must be at least 1, not {bins}"),
+        (
+            numbers.ndim != 1 or factors.shape != numbers.shape or codes.shape != numbers.shape,
             f"values, target and weights must be one-dimensional and of one length, not {numbers.shape}, {codes.shape}"
-            f" and {factors.shape}"
-        )
-    if codes.dtype.kind not in "iub":
-        raise TableError(f"the target must be codes of states, not of type {codes.dtype}; see Table.column")
-    if np.isinf(numbers).any():
-        raise TableError("values to discretize must be finite")
-    if not (np.isfinite(factors) & (factors >= 0)).all():
-        raise TableError("weights must be finite non-negative numbers")
+            f" and {factors.shape}",
+        ),
+        (
+            codes.dtype.kind not in "iub",
+            f"the target must be codes of states, not of type {codes.dtype}; see Table.column",
+        ),
+        (np.isinf(numbers).any(), "values to discretize must be finite"),
+        (not (np.isfinite(factors) & (factors >= 0)).all(), "weights must be finite non-negative numbers"),
+    )
+    for is_wrong, message in faults:
+        if is_wrong:
+            raise TableError(message)
     kept = ~np.isnan(numbers) & (codes >= 0) & (factors > 0)
     return numbers[kept], codes[kept].astype(np.intp), factors[kept]
