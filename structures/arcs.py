@@ -174,21 +174,14 @@ class Knowledge:
             else:
                 required[(i, j) if allowed[i, j] else (j, i)] = True
         undirected &= ~(required | required.T)
-        try:
+        if not is_acyclic(required):
             cycle = nx.find_cycle(_graph_of(required))
-        except nx.NetworkXNoCycle:
-            pass
-        else:
-            listed = list(index)
-            path = " -> ".join(repr(listed[a]) for a, _ in [*cycle, cycle[0]])
+            path = " -> ".join(repr(names[a]) for a, _ in [*cycle, cycle[0]])
             raise NetworkError(f"the required arcs make a cycle: {path}")
         most = size if max_parents is None else int(max_parents)
-        full = np.flatnonzero(required.sum(axis=1) > most)
-        if len(full):
-            name = list(index)[full[0]]
-            raise NetworkError(
-                f"{name!r} has {required[full[0]].sum()} required parents, more than max_parents={most} allows"
-            )
+        for name, count in zip(names, required.sum(axis=1).tolist(), strict=True):
+            if count > most:
+                raise NetworkError(f"{name!r} has {count} required parents, more than max_parents={most} allows")
         return Limits(required, allowed, most, undirected if undirected.any() else None)
 
     def refuse_violations(self, parents: Mapping[str, Sequence[str]], what: str) -> None:
