@@ -264,11 +264,6 @@ class CandidateTests:
         branches[-1] = -1
         return branches
 
-    def make_split(self, test: int, masses: Values) -> Split[Values]:
-        """Return a test as a split of a node whose branches have these weights (branches of all tests,)."""
-        own = masses[self.starts[test] : self.starts[test + 1]]
-        return Split(int(self.columns[test]), self.branches_of(test), own, grain=self.view.grain)
-
 
 class ColumnCriterion(Protocol):
     """How tests are judged."""
@@ -311,12 +306,13 @@ class _ColumnSplits:
         """Return the best test of each node."""
         splits: list[Split[Values] | None] = [None] * len(nodes)
         able = [number for number, node in enumerate(nodes) if self._may_be_split(node)]
-        if able:
-            chosen = self.criterion.best(self.tests.view, [nodes[number] for number in able], self.tests)
-            for number, test in zip(able, chosen, strict=True):
-                if test is not None:
-                    masses = self.tests.weigh_branches(nodes[number].statistics.sum(axis=0))
-                    splits[number] = self.tests.make_split(test, masses)
+        tests, view = self.tests, self.tests.view
+        chosen = self.criterion.best(view, [nodes[number] for number in able], tests) if able else []
+        for number, test in zip(able, chosen, strict=True):
+            if test is not None:
+                masses = tests.weigh_branches(nodes[number].statistics.sum(axis=0))
+                own = masses[tests.starts[test] : tests.starts[test + 1]]
+                splits[number] = Split(int(tests.columns[test]), tests.branches_of(test), own, grain=view.grain)
         return splits
 
     def _may_be_split(self, node: TreeNode[Values]) -> bool:
