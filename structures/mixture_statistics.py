@@ -9,7 +9,7 @@ over components and fits begin with these two dimensions, as in `mixture_em`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -160,12 +160,10 @@ class NumberBlock:
                 own = owner[start : start + together]
                 yield _Pattern(rows[start : start + together], own - own[0], missing[own[0] : own[-1] + 1])
 
-    def _features(self) -> Iterator[tuple[Any, Values]]:
-        """Yield complete rows with 1, x and the products of their numbers."""
-        if len(self.values) * self.values.shape[1] ** 2 <= 2 * KEPT_PRODUCTS:
-            yield from self._kept_features
-        else:
-            yield from self._make_features()
+    def _features(self) -> Iterable[tuple[Any, Values]]:
+        """Return complete rows with 1, x and the products of their numbers."""
+        few = len(self.values) * self.values.shape[1] ** 2 <= 2 * KEPT_PRODUCTS
+        return self._kept_features if few else self._make_features()
 
     @cached_property
     def _kept_features(self) -> list[tuple[Any, Values]]:
@@ -273,8 +271,7 @@ class NumberBlock:
 @lru_cache(maxsize=64)
 def _list_pairs(numbers: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the pairs of numbers, those with themselves included; kept, because each pattern wants them often."""
-    first, second = np.triu_indices(numbers)
-    return first, second
+    return np.triu_indices(numbers)
 
 
 def _estimate_covariances(
