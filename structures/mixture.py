@@ -545,11 +545,11 @@ def cluster_rows(
     folds = check_count(folds, "folds", 2, NetworkError)
     check_choice(criterion, "criterion", ("held_out", "bic"), NetworkError)
     parts = None
-    if len(data.sampled.rows) == len(data.rows):
+    if len(data.table) == len(data.rows):
         data, dealt = data.deal(folds, rng)
         parts = dealt.parts
     measures = _measure(data)
-    statistics = compute_statistics(*_read_cells(data.sampled), data.table.weights, measures)
+    statistics = compute_statistics(*_read_cells(data), data.table.weights, measures)
     sample = np.sort(rng.permutation(len(statistics))[:MOST_ROWS]) if len(statistics) > MOST_ROWS else None
     varies = statistics.narrow[:, statistics.numbers + 2].sum(axis=0) > CONSTANT * len(statistics)
     joint = np.array([place for place in _list_joint(data) if varies[place]], dtype=np.intp)

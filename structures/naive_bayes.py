@@ -354,7 +354,7 @@ def _deal_rows(
     data: TrainingData, target: str, folds: int, rng: np.random.Generator
 ) -> tuple[TrainingData, Deal, list[TrainingData]]:
     """Return the rows that have a target, what deals them to folds, and those outside of each fold."""
-    if len(data.sampled.rows) < len(data.rows):
+    if len(data.table) < len(data.rows):
         data = replace(data, rows=data.rows.keep_rows(data.rows.variable(target)))
         deal = partial(deal_numbered_rows, folds=folds, seed=int(rng.integers(2**62)))
         others = [partial(_weigh_others, deal=deal, fold=fold) for fold in range(folds)]
@@ -512,7 +512,7 @@ def class_clusters(
     single = dict.fromkeys(counts, 1)
     if guard and result.counts != single:
         # of rows that are read in passes a sample decides
-        labeled = training_data.sampled.take(training_data.sampled.find_labeled())
+        labeled = training_data.take(training_data.find_labeled())
         loss = loss or (misclassification if isinstance(labeled.variable(target), Discrete) else squared_error)
         if not _lowers_loss(clustering, labeled, model, potentials, result.counts, loss, rng):
             result = clustering.cluster(training_data, single, rng)

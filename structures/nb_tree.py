@@ -155,7 +155,7 @@ def nb_tree(
         criterion = Variance() if not discrete else Utility() if max_depth is None else GainRatio()
     tests = {column: _choose_intervals(read, column, isinstance(criterion, Utility)) for column in read.attributes}
     parts = None
-    if len(read.sampled.rows) == len(read.rows):
+    if len(read.table) == len(read.rows):
         read, dealt = read.deal(FOLDS, np.random.default_rng(0), labeled=False)
         parts = dealt.parts
     reader = ColumnReader({column: read.variable(column) for column in (*tests, target)}, tests, target, parts)
@@ -180,9 +180,9 @@ def _choose_intervals(data: TrainingData, column: str, always: bool) -> Discrete
         return variable
     assert data.target is not None
     target = data.variable(data.target)
-    seen = data.sampled.find_labeled()
-    values, guide = (data.sampled.codes(name)[seen] for name in (column, data.target))
-    counted = data.sampled.table.weights[seen]
+    seen = data.find_labeled()
+    values, guide = (data.codes(name)[seen] for name in (column, data.target))
+    counted = data.table.weights[seen]
     cuts: tuple[float, ...] = ()
     if isinstance(target, Discrete):
         cuts = mdl(values, guide, counted)

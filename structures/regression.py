@@ -291,8 +291,8 @@ def read_for_regression(
         raise NetworkError(
             f"the target {target!r} is discrete, and a regression predicts a number; use naive_bayes, tan or nb_tree"
         )
-    source = read if len(read.sampled.rows) < len(read.rows) else None
-    read.sampled.require_moments(read.roles)
+    source = read if len(read.table) < len(read.rows) else None
+    replace(read, rows=read.table).require_moments(read.roles)
     read, dealt = read.deal(folds, rng)
     read = replace(read, roles={name: _choose_role(read, name) for name in read.roles})
     if max(len(read.rows), read.rows.total_weight) < 3:

@@ -117,11 +117,6 @@ class TrainingData:
         return replace(self, rows=self.rows.sample(purpose="densities that are neither tables nor normal"))
 
     @cached_property
-    def sampled(self) -> TrainingData:
-        """The same, or a sample of rows that are read in passes, for cut points."""
-        return replace(self, rows=self.rows.sample())
-
-    @cached_property
     def by_densities(self) -> TrainingData:
         """The same with the densities of columns of codes in the place of their tables, by which families compare."""
         roles_of = {
