@@ -121,12 +121,16 @@ def judge_left_out(regressors: Regressors) -> tuple[ResidualMixture, Values, Val
     """Return the distribution of the residuals of rows that are left out of the regression on all rows, their variances
     before that, and the scores of the rows.
     """
-    residuals = regressors.whole.residuals
-    rows = np.arange(len(residuals))
-    variances = np.full(len(residuals), _measure_variance(residuals, regressors.weights))
-    if regressors.spread is not None:
-        variances += regressors.spread @ regressors.slopes**2
-    noise = fit_residual_mixture(residuals, variances, rows, regressors.weights)
+    more = 0.0 if regressors.spread is None else regressors.spread @ regressors.slopes**2
+    return _judge_residuals(regressors.whole.residuals, regressors.weights, more)
+
+
+def _judge_residuals(
+    residuals: Values, weights: Values, more: Values | float = 0.0
+) -> tuple[ResidualMixture, Values, Values]:
+    """Return the distribution of residuals whose variances are their mean square and more, these, and their scores."""
+    variances, rows = np.full(len(residuals), _measure_variance(residuals, weights)) + more, np.arange(len(residuals))
+    noise = fit_residual_mixture(residuals, variances, rows, weights)
     return noise, variances, score_residuals(noise, residuals, variances, rows, len(rows))
 
 
@@ -340,14 +344,11 @@ def _fit_robust_ridge(columns: Values, target: Values, weights: Values, groups: 
 
     The intercept is the prediction where all columns are zero.
     """
-    rows = np.arange(len(target))
 
     def judge(ridge: Ridge) -> tuple[Values, Values]:
         """Return how much to trust each row, and the scores of rows left out."""
-        variances = np.full(len(rows), _measure_variance(ridge.residuals, weights))
-        noise = fit_residual_mixture(ridge.residuals, variances, rows, weights)
-        trust = noise.weigh_rows(ridge.residuals, variances)
-        return trust, score_residuals(noise, ridge.residuals, variances, rows, len(rows))
+        noise, variances, scores = _judge_residuals(ridge.residuals, weights)
+        return noise.weigh_rows(ridge.residuals, variances), scores
 
     first = best = fit_sparse_ridge(columns, target, weights, groups)
     trust, scores = judge(best)
