@@ -196,12 +196,8 @@ class _TunedForest(NamedTuple):
     judge: RowTrust | None = None
 
 
-class _Group(NamedTuple):
-    """Trees that are cut off at a depth, and what their tests are."""
-
-    trees: Sequence[TreeNode[NodeRegression]]
-    depth: int
-    tests: Sequence[ColumnTest]
+_Group: TypeAlias = tuple[Sequence[TreeNode[NodeRegression]], int, Sequence[ColumnTest]]
+"""Trees, the depth at which they are cut off, and what their tests are."""
 
 
 class _Forest:
@@ -250,7 +246,7 @@ class _Forest:
             trees = self._grow_from_all_rows(tuned)
         elif not self.several:
             trees = self._grow(rows, (self.weights * tuned.trust)[None], tuned.growth)
-        network = self._join_leaves([_Group(trees, tuned.depth, self.tests)], tuned.noise, name)
+        network = self._join_leaves([(trees, tuned.depth, self.tests)], tuned.noise, name)
         return Built(network, predict_left_out(self.regressors, tuned.noise, *tuned.held_out))
 
     def _mix(self, tuned: _TunedForest, rows: RegressionRows) -> tuple[list[_Group], ResidualMixture, _HeldOut] | None:
@@ -275,8 +271,8 @@ class _Forest:
             first = round(share * count)
             noise, scores, held_out = self._score([*told_plainly[:first], *told[first:]])
             if self._is_less(scores, least, GAIN if best is None else 0.0):
-                groups = _Group(constants[:first], depth, plain.tests), _Group(own[first:], tuned.depth, self.tests)
-                best, least = ([group for group in groups if group.trees], noise, held_out), scores
+                groups = (constants[:first], depth, plain.tests), (own[first:], tuned.depth, self.tests)
+                best, least = ([group for group in groups if group[0]], noise, held_out), scores
         return best
 
     def _predict(self, rows: RegressionRows, trees: Sequence[TreeNode[NodeRegression]], depth: int) -> list[_HeldOut]:
@@ -449,13 +445,13 @@ class _Forest:
 
     def _join_leaves(self, groups: Sequence[_Group], noise: ResidualMixture, name: str) -> Network:
         """Put the leaves of all trees into one node."""
-        trees = [(tree, group) for group in groups for tree in group.trees]
+        cut = [(tree, depth, tried) for trees, depth, tried in groups for tree in trees]
         joined, parts, tests = [], [], dict[str, ColumnTest]()
-        for number, (tree, group) in enumerate(trees):
-            for node in leaves(tree, group.depth):
+        for number, (tree, depth, tried) in enumerate(cut):
+            for node in leaves(tree, depth):
                 joined.append((number, node))
-                parts.append({group.tests[i].column: codes for i, codes in node.boxes.items()})
-                tests |= {group.tests[i].column: group.tests[i] for i in node.boxes}
+                parts.append({tried[i].column: codes for i, codes in node.boxes.items()})
+                tests |= {tried[i].column: tried[i] for i in node.boxes}
         used = [test for test in (tests.get(column) for column in self.names) if test is not None]
         labels, inside = [], [np.ones((len(joined), test.size), dtype=bool) for test in used]
         for row, ((number, _), part) in enumerate(zip(joined, parts, strict=True)):
