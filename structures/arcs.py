@@ -240,12 +240,11 @@ def read_arcs(arcs: Any, what: str) -> tuple[tuple[str, str], ...]:
     """
     if isinstance(arcs, str | Mapping) or not isinstance(arcs, Iterable):
         raise NetworkError(f"{what} must hold arcs (from, to) between two columns, not {arcs!r:.80}")
-    pairs = []
-    for arc in arcs:
+    listed = list(arcs)
+    for arc in listed:
         if not isinstance(arc, tuple | list) or len(arc) != 2 or arc[0] == arc[1]:
             raise NetworkError(f"{what} must hold arcs (from, to) between two columns, not {arc!r}")
-        pairs.append((arc[0], arc[1]))
-    return tuple(pairs)
+    return tuple((parent, child) for parent, child in listed)
 
 
 def refuse_strangers(names: Iterable[str], index: Collection[str], what: str) -> None:

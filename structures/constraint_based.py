@@ -182,9 +182,7 @@ class _Skeleton:
             most = max(len(self.separating.get((a, b), ())), 1)
             for size in range(min(most, self.most) + 1):
                 sets += [s for s in _list_sets(neighbors, a, b, size) if s not in sets and self.accept(a, b, s)]
-            for middle in between:
-                if sets:
-                    yield sum(middle in s for s in sets) / len(sets), middle, a, b
+            yield from ((sum(middle in s for s in sets) / len(sets), middle, a, b) for middle in between if sets)
 
 
 def _list_sets(neighbors: list[NDArray[np.intp]], a: int, b: int, size: int) -> Iterator[tuple[int, ...]]:

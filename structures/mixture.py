@@ -504,13 +504,11 @@ class FittedMixture:
 
 def _list_parts(data: TrainingData) -> list[tuple[str, bool]]:
     """Return the columns as EM sees them, and whether as states: numbers with points are both states and numbers."""
-    parts = []
+    parts: list[tuple[str, bool]] = []
     for column in data.attributes:
-        number = not isinstance(data.variable(column), Discrete)
-        if not number or data.fitter(column, ()).points:
-            parts.append((column, True))
-        if number:
-            parts.append((column, False))
+        discrete = isinstance(data.variable(column), Discrete)
+        has_states = discrete or bool(data.fitter(column, ()).points)
+        parts += [(column, True)] * has_states + [(column, False)] * (not discrete)
     return parts
 
 

@@ -323,8 +323,9 @@ class _TreeNetwork:
         that is possible; in one pass for the leaves, and one more as long as some must be learned further above.
         """
         failures: dict[tuple[Route, Names], TableError] = {}
-        pending: list[tuple[TreeNode[Values], TreeNode[Values] | None, Names]]
-        pending = [(leaf, leaf, names) for leaf, names in wanted]
+        pending: list[tuple[TreeNode[Values], TreeNode[Values] | None, Names]] = [
+            (leaf, leaf, names) for leaf, names in wanted
+        ]
         while pending:
             tried = [
                 (leaf, _find_node_with_rows(node, failures.get((leaf.route, names))), names)
