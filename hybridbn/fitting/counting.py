@@ -185,15 +185,9 @@ class Counter(ABC):
         """The columns with missing cells."""
 
     @abstractmethod
-    def count(self, families: Iterable[Names], *, holes: bool = False) -> Counts:
-        """Return the weight of each joint configuration of each of some sets of discrete columns.
-
-        Parameters
-        ----------
-        families : iterable of tuple of str
-        holes : bool
-            Count a missing cell as one more state, the last, of a column that has any; else a row is left out of the
-            tables of which it lacks a cell.
+    def count(self, families: Iterable[Names]) -> Counts:
+        """Return the weight of each joint configuration of each of some sets of discrete columns, from the rows that
+        have them all.
         """
 
     @abstractmethod
@@ -202,12 +196,12 @@ class Counter(ABC):
 
     # -- what follows from it -----------------------------------------------------------------------------------------
 
-    def joint(self, names: Names, *, holes: bool = False) -> Values:
+    def joint(self, names: Names) -> Values:
         """Return the weight of each joint configuration of some discrete columns."""
-        return self.count([names], holes=holes)[names]
+        return self.count([names])[names]
 
     def shape(self, names: Names, *, holes: bool = False) -> tuple[int, ...]:
-        """Return the shape of a table."""
+        """Return the shape of a table, with one more state, the last, for the missing cells of a column if wanted."""
         return tuple(self.sizes[name] + (holes and name in self.incomplete) for name in names)
 
 
@@ -233,9 +227,6 @@ class NumpyCounter(Counter):
     >>> counter.joint(("a", "b"))
     array([[1., 0.],
            [1., 0.]])
-    >>> counter.joint(("a", "b"), holes=True)
-    array([[1., 0., 0.],
-           [1., 0., 1.]])
     """
 
     sizes: dict[str, int]
@@ -291,18 +282,16 @@ class NumpyCounter(Counter):
         """The columns with missing cells."""
         return frozenset(name for name, column in self.columns.items() if not find_observed(column).all())
 
-    def count(self, families: Iterable[Names], *, holes: bool = False) -> Counts:
+    def count(self, families: Iterable[Names]) -> Counts:
         """Count the families that differ in their last column together, in groups of columns."""
         families = list(families)
         by_target: dict[Names, list[str]] = {}
-        for *target, name in [] if holes else filter(None, families):
+        for *target, name in filter(None, families):
             by_target.setdefault(tuple(target), []).append(name)
         tables: dict[Names, Values] = {}
         for given, names in by_target.items():
             tables |= self._count_together(names, given) if given and len(names) > 1 else {}
-        return Counts(
-            {names: tables[names] if names in tables else self._count_one(names, holes) for names in families}
-        )
+        return Counts({names: tables[names] if names in tables else self._count_one(names) for names in families})
 
     def with_target(self, names: Iterable[str], target: Names) -> Counts:
         """Return the table of each column with the same others, which come first, by counting groups of columns, whose
@@ -383,15 +372,9 @@ class NumpyCounter(Counter):
             return columns, None
         return select_complete_rows(columns, self.weights)
 
-    def _count_one(self, names: Names, holes: bool) -> Values:
-        shape = self.shape(names, holes=holes)
-        columns, weights = [self.columns[name] for name in names], self.weights
-        if not holes:
-            columns, weights = self._select_complete(names)
-        padded = [
-            PaddedColumn(column, self.sizes[name], size)
-            for name, column, size in zip(names, columns, shape, strict=True)
-        ]
+    def _count_one(self, names: Names) -> Values:
+        shape, (columns, weights) = self.shape(names), self._select_complete(names)
+        padded = [PaddedColumn(column, size, size) for column, size in zip(columns, shape, strict=True)]
         return ColumnGroups(padded, None, weights, self._jobs).count_together().reshape(shape)
 
     def _group(self, names: Iterable[str], target: Names) -> ColumnGroups:
@@ -588,11 +571,9 @@ class RowCounter(Counter):
         """The columns with missing cells."""
         return frozenset(name for name in self.variables if self.rows.count_missing(name))
 
-    def count(self, families: Iterable[Names], *, holes: bool = False) -> Counts:
+    def count(self, families: Iterable[Names]) -> Counts:
         """Count what is not known, in one pass."""
         families = list(families)
-        if holes:
-            return Counts(self._ask(methodcaller("count", families, holes=True), families))
         known, unknown = self._look_up(families)
         if unknown:
             self._refuse_too_many_cells(unknown)

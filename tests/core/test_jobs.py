@@ -119,7 +119,7 @@ def test_all_requests_of_a_counter_are_shared(weighted, persistent):
     groups = Groups.of(rng.integers(0, 3, ROWS), 3)
     for ask in (
         lambda c: c.joint(("c0", "c2", "c3")),
-        lambda c: c.joint(("c0", "c2"), holes=True),
+        lambda c: c.joint(("c0", "c2")),
         lambda c: np.concatenate([table.ravel() for table in c.with_target(names[1:], ("c0",)).values()]),
         lambda c: np.concatenate([table.ravel() for table in c.pairs(names[1:], ("c0",)).values()]),
         lambda c: c.moments(("x", "y"), ("c1", "c2")).products,

@@ -52,9 +52,9 @@ class BlockCounter(Counter):
     def persist(self) -> Counter:
         return self
 
-    def count(self, families: Iterable[Names], *, holes: bool = False) -> Counts:
+    def count(self, families: Iterable[Names]) -> Counts:
         families = list(families)
-        return reduce(add, (pickle.loads(pickle.dumps(b.count(families, holes=holes))) for _, b in self.blocks()))
+        return reduce(add, (pickle.loads(pickle.dumps(b.count(families))) for _, b in self.blocks()))
 
     def moments(self, numbers: Names, given: Names = ()) -> Moments:
         return reduce(add, (block.moments(numbers, given) for _, block in self.blocks()))
@@ -100,14 +100,14 @@ class SqlCounter(BlockCounter):
         rows = zip(*(column.tolist() for column in columns.values()), self.weights.tolist(), strict=True)
         self.database.executemany(f"insert into cells values ({', '.join('?' * len(names))})", rows)
 
-    def count(self, families: Iterable[Names], *, holes: bool = False) -> Counts:
+    def count(self, families: Iterable[Names]) -> Counts:
         tables = {}
         for names in families:
             table = np.zeros(tuple(self.sizes[name] + 1 for name in names))
             query = f"select {', '.join(names)}, sum(weight) from cells group by {', '.join(names)}"
             for *codes, weight in self.database.execute(query):
                 table[tuple(codes)] = weight  # a missing cell, -1, is the last state
-            tables[names] = table[tuple(map(slice, self.shape(names, holes=holes)))]
+            tables[names] = table[tuple(map(slice, self.shape(names)))]
         return Counts(tables)
 
 
@@ -160,9 +160,6 @@ def test_tables_are_those_of_the_rows(kind, weighted):
         expected = count_rows([columns[n] for n in names], [sizes[n] for n in names], weights)
         np.testing.assert_array_equal(table, expected)
     for names in (("a",), ("c", "d"), ("b", "a", "d")):
-        shape = counter.shape(names, holes=True)
-        as_states = [np.where(columns[n] < 0, sizes[n], columns[n]) for n in names]
-        np.testing.assert_array_equal(counter.joint(names, holes=True), count_rows(as_states, shape, weights))
         keys, counts = counter.occurring(names)
         dense = np.zeros(math.prod(counter.shape(names)))
         dense[keys] = counts
