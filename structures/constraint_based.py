@@ -414,12 +414,8 @@ class IndependenceTests:
     # -- a number and any other column --------------------------------------------------------------------------------
 
     def _test_by_regression(self, child: str, other: str, given: list[str]) -> Outcome | None:
-        regressors = [name for name in given if not self._discrete[name]]
-        cells = [name for name in given if self._discrete[name]]
-        if self._discrete[other]:
-            cells.append(other)
-        else:
-            regressors.append(other)
+        regressors = [name for name in (*given, other) if not self._discrete[name]]
+        cells = [name for name in (*given, other) if self._discrete[name]]
         moments = self._find_moments((child, *regressors), tuple(cells))
         if moments is None:
             return None
