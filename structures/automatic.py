@@ -158,7 +158,11 @@ def compare_candidates(
         list_candidates = _list_class_candidates if discrete else _list_number_candidates
         candidates = list_candidates(training_data, potentials, effort)
     listed = [_read_candidate(candidate, potentials) for candidate in candidates]
-    distinct = {describe_candidate(*candidate): candidate for candidate in listed}
+    # losses are known by these names
+    distinct = {
+        f"{build}, {family if isinstance(family, str) else getattr(family, 'name', 'mixed')}": (build, family)
+        for build, family in listed
+    }
     if not distinct:
         raise NetworkError("candidates must hold a builder at least")
     loss = loss or (log_loss if discrete else crps)
@@ -494,11 +498,6 @@ def _is_usable(table: Table, name: str) -> bool:
         return bool(np.bincount(column[column >= 0]).max(initial=0) > 1)
     observed = column[~np.isnan(column)]
     return len(observed) > 0 and bool((observed != observed[0]).any())
-
-
-def describe_candidate(build: Build, family: Any) -> str:
-    """Return the name of a candidate, by which its losses are known."""
-    return f"{build}, {family if isinstance(family, str) else getattr(family, 'name', 'mixed')}"
 
 
 def calibrate_intervals(
