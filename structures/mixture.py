@@ -552,9 +552,8 @@ def cluster_rows(
     varies = statistics.narrow[:, statistics.numbers + 2].sum(axis=0) > CONSTANT * len(statistics)
     joint = np.array([place for place in _list_joint(data) if varies[place]], dtype=np.intp)
     joint = joint if len(joint) > 1 else joint[:0]
-    forms = [covariance] if covariance is not None else [form for form, least in FORMS.items() if len(joint) >= least]
-    if not len(joint):
-        forms = ["diagonal"]
+    able = [form for form, least in FORMS.items() if len(joint) >= least] if covariance is None else [covariance]
+    forms: list[Covariance] = able if len(joint) else ["diagonal"]
     complete = 0 < len(joint) == len(statistics.numbers) and statistics.is_complete
     if kernels and not complete:
         raise NetworkError(

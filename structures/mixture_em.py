@@ -112,9 +112,8 @@ def fit_mixture(
     array([0.25, 0.75])
     """
     wanted = data if joined is None else joined
-    part, part_wanted, converged = data, wanted, CONVERGED
-    if sample is not None:
-        part, part_wanted, converged = data.take(sample), wanted.take(sample), ROUGHLY_CONVERGED
+    part, part_wanted = (data, wanted) if sample is None else (data.take(sample), wanted.take(sample))
+    converged = CONVERGED if sample is None else ROUGHLY_CONVERGED
     weights = part.weights[None]
     first = start_fits(part, weights, components, starts, rng, converged)
     fits = continue_fits(part, weights, first, part_wanted, converged)
@@ -444,9 +443,11 @@ def _maximize_sums(data: MixtureStatistics, sums: MixtureSums) -> MixtureParamet
     if len(positions):
         table = totals[positions] + PRIOR_ROWS * data.shares[positions, None, None]
         natural[positions] = np.log(table / np.add.reduceat(table, starts, axis=0)[owner])
-    normal = None
-    if data.block is not None and sums.normal is not None:
-        normal = data.block.maximize_sums(sums.normal, data.covariance)
+    normal = (
+        data.block.maximize_sums(sums.normal, data.covariance)
+        if data.block is not None and sums.normal is not None
+        else None
+    )
     return MixtureParameters(np.log(sizes / sizes.sum(axis=0)), natural, normal)
 
 
