@@ -175,10 +175,11 @@ def tan(
     least = check_threshold(threshold)
     dependence = Dependence(training_data)
     pairs = dependence.measure_pairs()
-    if known:
-        parents = find_maximum_branching(attributes, pairs, limits, root, least)
-    else:
-        parents = find_maximum_spanning_tree(attributes, pairs, dependence.measure_with_target(), root, least)
+    parents = (
+        find_maximum_branching(attributes, pairs, limits, root, least)
+        if known
+        else find_maximum_spanning_tree(attributes, pairs, dependence.measure_with_target(), root, least)
+    )
     families: dict[str, tuple[str, ...]] = {target: ()}
     families |= {name: (target, *parents[name]) for name in attributes}
     if known:

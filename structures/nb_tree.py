@@ -183,9 +183,7 @@ def _choose_intervals(data: TrainingData, column: str, always: bool) -> Discrete
     seen = data.find_labeled()
     values, guide = (data.codes(name)[seen] for name in (column, data.target))
     counted = data.table.weights[seen]
-    cuts: tuple[float, ...] = ()
-    if isinstance(target, Discrete):
-        cuts = mdl(values, guide, counted)
+    cuts = mdl(values, guide, counted) if isinstance(target, Discrete) else ()
     if not isinstance(target, Discrete) or (always and not cuts):
         cuts = equal_frequency(values, None, counted, bins=INTERVALS)
     return Discrete(column, cuts=cuts) if cuts else Discrete(column, ("any",))
@@ -286,9 +284,8 @@ class _TreeNetwork:
         parts = []
         for place, box in leaf.boxes.items():
             variable = self.tests[self.columns[place]]
-            told = f"{variable.states[box[0]]}"
-            if variable.cuts is not None:
-                told = describe_interval(*find_interval(variable.cuts, box), 4)
+            cuts = variable.cuts
+            told = variable.states[box[0]] if cuts is None else describe_interval(*find_interval(cuts, box), 4)
             parts.append(f"{variable.name}: {told}")
         return "; ".join(parts) or "all"
 
