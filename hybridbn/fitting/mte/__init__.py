@@ -236,9 +236,11 @@ class MTEFitter(Fitter):
         else:
             cells, leaves = [Cell((), np.arange(0), -1)], np.zeros(1, dtype=np.intp)
         whole = fit_density(standardized, summed, domain)
-        knots, heights, totals = whole.knots, whole.heights[None], np.array([total])
-        if len(leaves) > 1:
-            knots, heights, totals = fit_cells(standardized[place], weights, whole, cells, leaves, self.prior)
+        knots, heights, totals = (
+            fit_cells(standardized[place], weights, whole, cells, leaves, self.prior)
+            if len(leaves) > 1
+            else (whole.knots, whole.heights[None], np.array([total]))
+        )
         # beyond an edge there are two exponentials, and strays have one
         others_needed = 2 * sum(whole.edges) + sum(mass > 0 for mass, _ in whole.strays)
         most = max(2, round(self.max_pieces * max(1.0, total / 1000.0) ** 0.25) - others_needed)

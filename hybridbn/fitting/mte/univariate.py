@@ -442,9 +442,7 @@ def _count_near(distances: Values, other: float, upto: Values, total: float) -> 
 def _summarize_strays(distances: Values, weights: Values, everything: Values) -> tuple[float, float]:
     """Return the share of some weights, and the mean distance."""
     mass = float(weights.sum())
-    if not mass:
-        return 0.0, 0.0
-    return mass / float(everything.sum()), float((distances * (weights / mass)).sum())
+    return (mass / float(everything.sum()), float((distances * (weights / mass)).sum())) if mass else (0.0, 0.0)
 
 
 def _protect_heavy_tail(values: Values, weights: Values) -> tuple[float, float]:
