@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.fitting.base import Fitter, RowStatistics, Statistics, has_numbers, learns_as, refuse_empty
+from hybridbn.fitting.base import Fitter, Statistics, has_numbers, learns_as, observed, refuse_empty
 from hybridbn.fitting.mte.pieces import (
     Box,
     assemble_terms,
@@ -183,8 +183,9 @@ class MTEFitter(Fitter):
 
     def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> MTEStatistics:
         """Read what there is to know about the rows of a table; see `Fitter.statistics`."""
-        rows = RowStatistics.of(table, child, parents)
-        return MTEStatistics._of(child, rows.parents, list(rows.columns), rows.weights)
+        columns, weights, _ = observed(table, child, parents)
+        given = np.ones(len(columns[0])) if weights is None else weights
+        return MTEStatistics._of(child, tuple(parents), list(columns), given)
 
     def potential(self, statistics: MTEStatistics) -> MTE:
         """Return the potential that the statistics speak for."""
