@@ -380,10 +380,13 @@ class IndependenceTests:
             # the same test whatever the order in which the columns are named
             pair = sorted(key[0], key=lambda name: (self._discrete[name], self.names.index(name)))
             others = sorted(key[1], key=self.names.index)
-            by_counts = all(self._discrete[name] for name in others)
-            test = self._test_by_counts if by_counts else self._test_by_logistic_regression
-            test = test if self._discrete[pair[0]] else self._test_by_regression
-            self._outcomes[key] = test(pair[0], pair[1], others)
+            if not self._discrete[pair[0]]:
+                outcome = self._test_by_regression(pair[0], pair[1], others)
+            elif all(self._discrete[name] for name in others):
+                outcome = self._test_by_counts(pair[0], pair[1], others)
+            else:
+                outcome = self._test_by_logistic_regression(pair[0], pair[1], others)
+            self._outcomes[key] = outcome
         return self._outcomes[key]
 
     def accept(self, first: str, second: str, given: Iterable[str], alpha: float) -> bool:
