@@ -88,17 +88,6 @@ def find_observed(column: Codes | Values) -> NDArray[np.bool_]:
     return ~np.isnan(column) if column.dtype.kind == "f" else column >= 0
 
 
-def list_blocks(count: int, size: int) -> Iterator[slice]:
-    """Yield slices that cut so many things into blocks of a size, the last one perhaps smaller.
-
-    Examples
-    --------
-    >>> list(list_blocks(5, 2))
-    [slice(0, 2, None), slice(2, 4, None), slice(4, 6, None)]
-    """
-    return (slice(start, start + size) for start in range(0, count, size))
-
-
 def is_missing(value: Any) -> bool:
     """Tell whether a single value stands for "unknown": None, NaN, NaT or pandas' NA.
 

@@ -54,7 +54,7 @@ from hybridbn.structures.mixture_statistics import (
 )
 from hybridbn.structures.training_data import TrainingData, read_data_without_target
 from hybridbn.tables import Table
-from hybridbn.variables import Codes, Discrete, Values, list_blocks, shorten
+from hybridbn.variables import Codes, Discrete, Values, shorten
 
 Criterion = Literal["held_out", "bic"]
 
@@ -642,7 +642,8 @@ class _StatisticsReader:
         """Yield the statistics of the rows, a few thousand at a time."""
         cells, states = _read_cells(TrainingData(table, self.roles, None))
         weights = table.weights
-        for part in list_blocks(len(weights), PART_ROWS):
+        for start in range(0, len(weights), PART_ROWS):
+            part = slice(start, start + PART_ROWS)
             statistics = compute_statistics([own[part] for own in cells], states, weights[part], self.measures)
             yield statistics.join_numbers(self.joint, self.covariance, self.factors)
 

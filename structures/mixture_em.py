@@ -28,7 +28,7 @@ from hybridbn.structures.mixture_statistics import (
     NormalParameters,
     NormalSums,
 )
-from hybridbn.variables import Values, list_blocks
+from hybridbn.variables import Values
 
 PRIOR_ROWS = 1.0
 """The prior of a component's parameters has the weight of this many rows."""
@@ -223,9 +223,10 @@ def continue_fits(
 
 
 def _split_fits(data: MixtureStatistics, components: int, fits: int) -> Iterator[slice]:
-    """Return those of the fits that are made together."""
+    """Yield those of the fits that are made together."""
     step = max(1, TOGETHER // (components * max(len(data), len(data.shares))))
-    return list_blocks(fits, step)
+    for first in range(0, fits, step):
+        yield slice(first, first + step)
 
 
 class MixtureParameters(NamedTuple):

@@ -38,7 +38,7 @@ from hybridbn.fitting.contingency_tables import (
 )
 from hybridbn.jobs import get_jobs
 from hybridbn.tables import Rows, Table
-from hybridbn.variables import Codes, Discrete, Values, Variable, encode_configurations, find_observed, list_blocks
+from hybridbn.variables import Codes, Discrete, Values, Variable, encode_configurations, find_observed
 
 _PICKED = 2**18
 """Codes of all families together that are picked at a time."""
@@ -423,7 +423,8 @@ class NumpyCounter(Counter):
             return self._joined[names]
         shape = self.shape(names, holes=True)
         joint = np.empty(self._rows, np.min_scalar_type(math.prod(shape)))
-        for part in list_blocks(self._rows, _BLOCK):
+        for start in range(0, self._rows, _BLOCK):
+            part = slice(start, start + _BLOCK)
             columns = [self.columns[name][part].astype(np.intp, copy=False) for name in names]
             codes = [np.where(own < 0, size - 1, own) for own, size in zip(columns, shape, strict=True)]
             joint[part] = encode_configurations(codes, shape, len(joint[part]))
