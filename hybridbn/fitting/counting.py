@@ -198,7 +198,8 @@ class Counter(ABC):
 
     def joint(self, names: Names) -> Values:
         """Return the weight of each joint configuration of some discrete columns."""
-        return self.count([names])[names]
+        table: Values = self.count([names])[names]
+        return table
 
     def shape(self, names: Names, *, holes: bool = False) -> tuple[int, ...]:
         """Return the shape of a table, with one more state, the last, for the missing cells of a column if wanted."""
