@@ -368,10 +368,12 @@ class Element:
 
 
 class _XmlBuilder:
+    """Builds the tree below `document`, which is no element of the file."""
+
     def __init__(self, source: str, parser: Any) -> None:
         self.source, self.parser = source, parser
-        self.open: list[Element] = []
-        self.root: Element | None = None
+        self.document = Element(source, "", {}, 1)
+        self.open = [self.document]
         self.count = 0
 
     def fail(self, reason: str) -> NoReturn:
@@ -381,31 +383,11 @@ class _XmlBuilder:
         self.count += 1
         if self.count > _MOST_ELEMENTS:
             self.fail(f"more than {_MOST_ELEMENTS:,} elements; no network has so many")
-        if len(self.open) == _DEEPEST_ELEMENT:
+        if len(self.open) > _DEEPEST_ELEMENT:
             self.fail(f"more than {_DEEPEST_ELEMENT} elements inside each other")
         element = Element(self.source, tag, attributes, self.parser.CurrentLineNumber)
-        if self.open:
-            self.open[-1].children.append(element)
-        else:
-            self.root = element
+        self.open[-1].children.append(element)
         self.open.append(element)
-
-    def close_element(self, tag: str) -> None:
-        self.open.pop()
-
-    def add_text(self, text: str) -> None:
-        self.open[-1].parts.append(text)
-
-    def refuse_declaration(self, name: str, *rest: Any) -> None:
-        self.fail(
-            f"the file declares an entity ({name!r}); entities are refused, because they can reach outside or explode"
-        )
-
-    def refuse_reference(self, *rest: Any) -> int:
-        self.fail("the file refers to another file; that is refused")
-
-    def refuse_entity(self, name: str, *rest: Any) -> None:
-        self.fail(f"the file uses an entity ({name!r}) that it does not declare")
 
 
 def parse_xml(data: bytes, source: str, encoding: str | None = None) -> Element:
@@ -431,11 +413,16 @@ def parse_xml(data: bytes, source: str, encoding: str | None = None) -> Element:
     parser = expat.ParserCreate(None if encoding is None else check_encoding(encoding))
     parser.buffer_text = True
     builder = _XmlBuilder(source, parser)
-    parser.StartElementHandler, parser.EndElementHandler = builder.open_element, builder.close_element
-    parser.CharacterDataHandler = builder.add_text
-    parser.EntityDeclHandler = builder.refuse_declaration
-    parser.ExternalEntityRefHandler = builder.refuse_reference
-    parser.SkippedEntityHandler = builder.refuse_entity
+    parser.StartElementHandler = builder.open_element
+    parser.EndElementHandler = lambda _: builder.open.pop()
+    parser.CharacterDataHandler = lambda text: builder.open[-1].parts.append(text)
+    parser.EntityDeclHandler = lambda name, *_: builder.fail(
+        f"the file declares an entity ({name!r}); entities are refused, because they can reach outside or explode"
+    )
+    parser.ExternalEntityRefHandler = lambda *_: builder.fail("the file refers to another file; that is refused")
+    parser.SkippedEntityHandler = lambda name, _: builder.fail(
+        f"the file uses an entity ({name!r}) that it does not declare"
+    )
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
@@ -447,6 +434,4 @@ def parse_xml(data: bytes, source: str, encoding: str | None = None) -> Element:
         if isinstance(error, FormatError):
             raise
         raise FormatError(f"{source}, line {parser.ErrorLineNumber}: the text can't be decoded: {error}") from None
-    if builder.root is None:
-        raise FormatError(f"{source}: there is no element")
-    return builder.root
+    return builder.document.children[0]
