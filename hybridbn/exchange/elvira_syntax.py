@@ -186,8 +186,7 @@ class _ElviraParser:
                     syntax.relations += self.parse_relation(token.at)
                 case _:
                     self.parse_property(token, syntax)
-        if self.tokens.now.kind != "end":
-            self.tokens.fail("the end of the file after the network")
+        self.tokens.take_kind("end", wanted="the end of the file after the network")
         return syntax
 
     def parse_property(self, token: Token, syntax: ElviraSyntax) -> None:
@@ -398,9 +397,7 @@ def parse_head(source: SourceText) -> tuple[ElviraSyntax, int]:
         parser.take_name("`{` after relation")
     while parser.take_key("a property of the relation, or cases").text != "cases":
         parser.take_value()
-    if parser.tokens.now.text != "(":
-        parser.tokens.fail("`(` before the cases")
-    return syntax, parser.tokens.now.at + 1
+    return syntax, parser.tokens.expect("(", after="before the cases").at + 1
 
 
 _ROW = re.compile(r"\s*\[([^\[\]]*)\]\s*,?")

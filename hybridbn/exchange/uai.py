@@ -181,12 +181,8 @@ class _UaiReader:
                 self.source.fail(position, f"a second function for {scope[-1].name!r}, the last of its variables")
             scopes[scope[-1].name] = scope
         potentials = {name: self._parse_table(scope) for name, scope in scopes.items()}
-        self._expect_end()
+        self.tokens.take_kind("end", wanted="the end of the file")
         return build_network(potentials, {variable.name: variable for variable in variables}, self.rows)
-
-    def _expect_end(self) -> None:
-        if self.tokens.now.kind != "end":
-            self.tokens.fail("the end of the file")
 
     def _build_markov(self, variables: list[Discrete]) -> Network:
         """Return the network of uniform variables and observed factors."""
@@ -205,7 +201,7 @@ class _UaiReader:
             share = (values / (top or 1.0)).reshape([len(variable) for variable in scope])
             potentials[name] = Multinomial(Discrete(name, (0, 1)), scope, table=np.stack([1 - share, share], axis=-1))
             factors.append(name)
-        self._expect_end()
+        self.tokens.take_kind("end", wanted="the end of the file")
         network = build_network(potentials, {name: p.child for name, p in potentials.items()}, self.rows)
         network.graph.update(factors=tuple(factors), evidence=dict.fromkeys(factors, 1), log_constant=log_constant)
         return network

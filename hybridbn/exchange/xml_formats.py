@@ -493,8 +493,7 @@ class LinearRule:
         self.name: str = self._tokens.take_kind("name", wanted="name = expression").text
         self._tokens.expect("=", after="after the name of an equation")
         self._tree = self._parse_expression(0, 0)
-        if self._tokens.now.kind != "end":
-            self._tokens.fail("the end of the equation")
+        self._tokens.take_kind("end", wanted="the end of the equation")
 
     # -- parsing ---------------------------------------------------------------------------------------------------
 
