@@ -20,7 +20,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, count, pairwise
 from typing import Any, NoReturn, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
@@ -96,9 +96,9 @@ def table_of(potential: Potential) -> Multinomial | None:
     return None if table is None else Multinomial(variables[-1], variables[:-1], table=table, normalize=True)
 
 
-def table_or_regression(potential: Potential) -> Potential | None:
+def table_or_regression(potential: Potential) -> Multinomial | LinearGaussian | None:
     """Return a linear Gaussian potential as it is, and any other as its table, if it has one."""
-    return table_of(potential) if potential.as_regression() is None else potential
+    return potential.as_regression() or table_of(potential)
 
 
 def convert_potentials(
@@ -164,11 +164,33 @@ def format_states(variable: Discrete, name: str) -> list[str]:
     return texts
 
 
-def format_mean(regression: LinearGaussian, cell: tuple[int, ...], names: Iterable[str]) -> str:
-    """Return the mean of a linear regression in a cell of its discrete parents, over names of the continuous ones."""
-    slopes = zip(regression.coefficients[cell].tolist(), names, strict=True)
-    terms = [f" {'-' if slope < 0 else '+'} {abs(slope)!r} * {name}" for slope, name in slopes]
-    return "".join([repr(float(regression.intercept[cell])), *terms])
+def format_normals(regression: LinearGaussian, words: Mapping[str, str], pattern: str) -> Any:
+    """Return the text of the normal distribution in each configuration of the discrete parents, as lists in each other;
+    `pattern` has places for a mean over the words of the continuous parents and for a variance.
+    """
+    names = [words[parent.name] for parent in regression.parents if isinstance(parent, Continuous)]
+    texts = np.empty(regression.variance.shape, dtype=object)
+    for cell in np.ndindex(texts.shape):
+        slopes = zip(regression.coefficients[cell].tolist(), names, strict=True)
+        terms = [f" {'-' if slope < 0 else '+'} {abs(slope)!r} * {name}" for slope, name in slopes]
+        mean = "".join([repr(float(regression.intercept[cell])), *terms])
+        texts[cell] = pattern.format(mean, float(regression.variance[cell]))
+    return texts.tolist()
+
+
+def find_free_word(base: str, used: set[str]) -> str:
+    """Return a word that is not used yet, with a number behind it where it must be, and note it as used.
+
+    Examples
+    --------
+    >>> used = {"a", "a_2"}
+    >>> find_free_word("a", used), find_free_word("b", used), find_free_word("a", used)
+    ('a_3', 'b', 'a_4')
+    """
+    numbered = (f"{base}_{number}" for number in count(2))
+    word = next(word for word in chain([base], numbered) if word not in used)
+    used.add(word)
+    return word
 
 
 def make_words(names: Iterable[Hashable], taken: Collection[str] = (), start: str = "s") -> dict[Hashable, str]:
@@ -193,12 +215,7 @@ def make_words(names: Iterable[Hashable], taken: Collection[str] = (), start: st
         for sign, readable in _READABLE:
             base = re.sub(sign, readable, base)
         base = re.sub(r"[^A-Za-z0-9_]+", "_", base)[:60]
-        base = base if pattern.fullmatch(base) else start + base
-        word, number = base, 2
-        while word in used:
-            word, number = f"{base}_{number}", number + 1
-        used.add(word)
-        words[name] = word
+        words[name] = find_free_word(base if pattern.fullmatch(base) else start + base, used)
     return words
 
 

@@ -21,8 +21,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
-
 from hybridbn.errors import FormatError, NetworkError
 from hybridbn.exchange import register_format
 from hybridbn.exchange.discrete_networks import (
@@ -31,7 +29,8 @@ from hybridbn.exchange.discrete_networks import (
     build_network,
     convert_potentials,
     encode_properties,
-    format_mean,
+    find_free_word,
+    format_normals,
     format_states,
     make_regression,
     name_nodes,
@@ -72,10 +71,11 @@ _DEEPEST = 60
 
 
 class _NetPotential(NamedTuple):
+    """What stands in a file of a potential: the text of its table and where that starts, or normal distributions."""
+
     scope: list[str]
     at: int
-    table: tuple[str, int] | None
-    normals: list[LinearValue]
+    data: tuple[str, int] | list[LinearValue]
 
 
 def read_net(path: str | os.PathLike[str], *, normalize: bool = True, encoding: str | None = None) -> Network:
@@ -180,26 +180,25 @@ class _NetParser:
             scope.append(self.take_word("a parent, or `)`").text)
             self.tokens.skip(",")
         self.tokens.expect("{")
-        table: tuple[str, int] | None = None
-        normals: list[LinearValue] | None = None
+        data: tuple[str, int] | list[LinearValue] | None = None
         while not self.tokens.skip("}"):
             key = self.take_word("an attribute of the potential, or `}`")
             start = self.tokens.expect("=", after=f"after {key.text[:40]!r}").at + 1
             if key.text != "data":
                 self.take_value(key)
                 continue
-            if table is not None or normals is not None:
+            if data is not None:
                 self.source.fail(key.at, "a second `data` in one potential")
             match = _DATA.match(self.source.text, start)
             if match is None:
-                normals = self.parse_normals(0)
+                data = self.parse_normals(0)
             else:
-                table = match[0], start
+                data = match[0], start
                 self.tokens.jump(match.end())
             self.tokens.expect(";", after="after the data")
-        if table is None and normals is None:
+        if data is None:
             self.source.fail(at, f"the potential of {scope[0][:60]!r} has no `data`")
-        self.potentials.append(_NetPotential(scope, at, table, normals or []))
+        self.potentials.append(_NetPotential(scope, at, data))
 
     def parse_normals(self, depth: int) -> list[LinearValue]:
         """Take normal distributions, nested in parentheses to any depth."""
@@ -222,12 +221,11 @@ class _NetParser:
         return [LinearValue(mean, slopes, variance)]
 
     def parse_linear(self) -> tuple[float, dict[str, float]]:
-        constant, slopes, first = 0.0, dict[str, float](), True
-        while first or self.tokens.now.text in ("+", "-"):
-            sign = -1.0 if self.tokens.now.text == "-" else 1.0
+        """Take a sum of terms, and return the constant and the slopes of the variables."""
+        slopes: dict[str, float] = {}
+        while True:
+            size, name = -1.0 if self.tokens.now.text == "-" else 1.0, ""
             self.tokens.skip("+", "-")
-            first = False
-            size, name = sign, ""
             for _ in range(2):
                 if self.tokens.now.kind == "number":
                     size *= float(self.tokens.take().text)
@@ -237,11 +235,9 @@ class _NetParser:
                     self.tokens.fail("a number or a continuous parent")
                 if not self.tokens.skip("*"):
                     break
-            if name:
-                slopes[name] = slopes.get(name, 0.0) + size
-            else:
-                constant += size
-        return constant, slopes
+            slopes[name] = slopes.get(name, 0.0) + size
+            if self.tokens.now.text not in ("+", "-"):
+                return slopes.pop("", 0.0), slopes
 
     # -- meaning ---------------------------------------------------------------------------------------------------
 
@@ -261,11 +257,11 @@ class _NetParser:
         sizes = [len(v) for v in discrete]
         if isinstance(child, Continuous):
             return self.make_gaussian(potential, child, parents, sizes)
-        if len(discrete) < len(parents) or potential.table is None:
+        if len(discrete) < len(parents) or isinstance(potential.data, list):
             other = "continuous parents" if len(discrete) < len(parents) else "normal distributions"
             self.source.fail(potential.at, f"{child.name!r} is discrete, but has {other}")
         sizes.append(len(child))
-        text, start = potential.table
+        text, start = potential.data
         # Comments become spaces, so that the positions of numbers stay.
         plain = re.sub(r"%[^\n]*|//[^\n]*", lambda comment: " " * len(comment[0]), text)
         plain = plain.replace("(", " ").replace(")", " ")
@@ -278,18 +274,19 @@ class _NetParser:
         self, potential: _NetPotential, child: Continuous, parents: Sequence[Variable], sizes: list[int]
     ) -> LinearGaussian:
         count = math.prod(sizes)
+        normals = potential.data if isinstance(potential.data, list) else []
         names = [name for name in potential.scope[1:] if isinstance(self.variables[name], Continuous)]
-        if len(potential.normals) != count:
+        if len(normals) != count:
             self.source.fail(
                 potential.at,
-                f"{len(potential.normals)} normal distributions where {count} are wanted for {child.name!r}",
+                f"{len(normals)} normal distributions where {count} are wanted for {child.name!r}",
             )
-        for name in (name for normal in potential.normals for name in normal.slopes if name not in names):
+        for name in (name for normal in normals for name in normal.slopes if name not in names):
             self.source.fail(
                 potential.at, f"the mean of {child.name!r} mentions {name[:60]!r}, no continuous parent of it"
             )
         try:
-            return make_regression(child, parents, names, potential.normals)
+            return make_regression(child, parents, names, normals)
         except NetworkError as error:
             self.source.fail(potential.at, str(error))
 
@@ -320,7 +317,7 @@ def format_net(network: Network, *, bins: Bins | None = None) -> str:
       data = (normal(1.0 - 0.5 * x, 2.0));
     """
     holds = "NET files hold tables and linear Gaussian nodes"
-    held = convert_potentials(network, bins, "NET", table_or_regression, holds)
+    held: list[Multinomial | LinearGaussian] = convert_potentials(network, bins, "NET", table_or_regression, holds)
     words = name_nodes(held, _KEYWORDS)
     nodes = [line for potential in held for line in _format_node(potential.child, words[potential.child.name])]
     lines = ["net", "{", "}", *nodes]
@@ -345,14 +342,8 @@ def _format_node(variable: Variable, word: str) -> list[str]:
 
 def _simplify_states(texts: list[str]) -> list[str]:
     """Return states without spaces, parentheses, commas and non-ASCII signs, which pgmpy or pyAgrum misread."""
-    simple_texts: list[str] = []
-    unchanged = {text for text in texts if not _AWKWARD.search(text)}
-    for text in texts:
-        simple, number = _AWKWARD.sub("_", text), 2
-        while simple != text and (simple in unchanged or simple in simple_texts):
-            simple, number = f"{_AWKWARD.sub('_', text)}_{number}", number + 1
-        simple_texts.append(simple)
-    return simple_texts
+    used = {text for text in texts if not _AWKWARD.search(text)}
+    return [text if text in used else find_free_word(_AWKWARD.sub("_", text), used) for text in texts]
 
 
 def _quote(text: str, what: str) -> str:
@@ -364,16 +355,11 @@ def _quote(text: str, what: str) -> str:
     return f'"{text}"'
 
 
-def _format_data(potential: Potential, words: dict[str, str]) -> str:
-    regression = potential.as_regression()
-    if regression is None:
-        return _format_nested(np.asarray(potential.probabilities()).tolist())
-    names = [words[parent.name] for parent in potential.parents if isinstance(parent, Continuous)]
-    sizes = [len(parent) for parent in potential.parents if isinstance(parent, Discrete)]
-    texts = np.empty(sizes, dtype=object)
-    for cell in np.ndindex(*sizes):
-        texts[cell] = f"normal({format_mean(regression, cell, names)}, {float(regression.variance[cell])!r})"
-    return _format_nested(texts.tolist() if sizes else [texts.item()])
+def _format_data(potential: Multinomial | LinearGaussian, words: dict[str, str]) -> str:
+    if isinstance(potential, Multinomial):
+        return _format_nested(potential.table.tolist())
+    texts = format_normals(potential, words, "normal({}, {!r})")
+    return _format_nested(texts if isinstance(texts, list) else [texts])
 
 
 def _format_nested(rows: object) -> str:

@@ -30,7 +30,7 @@ from hybridbn.exchange.discrete_networks import (
     convert_potentials,
     describe_fault,
     encode_properties,
-    format_mean,
+    format_normals,
     format_states,
     make_regression,
     make_words,
@@ -273,11 +273,8 @@ class _XdslReader:
             other = next(parent for parent in parents if isinstance(self.variables[parent], Continuous))
             element.fail(f"{name!r} has states, but its parent {other!r} is continuous; such tables can't be read")
         sizes = [*map(len, discrete), len(child)]
-        if element.tag.lower() == "deterministic":
-            table = self._parse_results(name, element, sizes)
-        else:
-            table = self._parse_table(name, element, sizes)
-        return Multinomial(child, parents=discrete, table=table)
+        parse = self._parse_results if element.tag.lower() == "deterministic" else self._parse_table
+        return Multinomial(child, parents=discrete, table=parse(name, element, sizes))
 
     def _parse_table(self, name: str, element: Element, sizes: list[int]) -> Values:
         probabilities = element.first("probabilities")
@@ -354,10 +351,10 @@ def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
     <definition lower="-inf" upper="inf">y=Normal(1.0-0.5*x,Sqrt(2.0))</definition>
     """
     holds = "XDSL files hold tables and linear Gaussian equations"
-    potentials = {p.child.name: p for p in convert_potentials(network, bins, "XDSL", table_or_regression, holds)}
+    held: list[Multinomial | LinearGaussian] = convert_potentials(network, bins, "XDSL", table_or_regression, holds)
     # SMILE wants parents before their children; otherwise the order stays.
-    position = {node: number for number, node in enumerate(potentials)}
-    held = [potentials[name] for name in nx.lexicographical_topological_sort(network, key=position.__getitem__)]
+    position = {potential.child.name: number for number, potential in enumerate(held)}
+    held = [held[position[name]] for name in nx.lexicographical_topological_sort(network, key=position.__getitem__)]
     words = name_nodes(held, _FUNCTIONS)
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -365,11 +362,10 @@ def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
         "  <nodes>",
     ]
     for potential in held:
-        regression, child = potential.as_regression(), potential.child
-        if regression is not None:
-            lines += _format_equation(potential, regression, words)
-        elif isinstance(child, Discrete):
-            lines += _format_table(child, potential, words)
+        if isinstance(potential, Multinomial):
+            lines += _format_table(potential, words)
+        else:
+            lines += _format_equation(potential, words)
     lines += ["  </nodes>", "  <extensions>", '    <genie version="1.0" app="hybridbn" name="hybridbn">']
     for number, potential in enumerate(held):
         left, top = 40 + 160 * (number % _PER_ROW), 40 + 100 * (number // _PER_ROW)
@@ -403,9 +399,8 @@ def _format_properties(properties: Mapping[str, str]) -> list[str]:
     return [f'      <property id="{key}">{escape(text)}</property>' for key, text in properties.items()]
 
 
-def _format_table(child: Discrete, potential: Potential, words: Mapping[str, str]) -> list[str]:
-    table = potential.probabilities()
-    numbers = [] if table is None else table.ravel().tolist()
+def _format_table(potential: Multinomial, words: Mapping[str, str]) -> list[str]:
+    child = potential.child
     format_states(child, "XDSL")
     states = list(make_words(child.states).values())
     return [
@@ -413,44 +408,29 @@ def _format_table(child: Discrete, potential: Potential, words: Mapping[str, str
         *_format_properties(encode_properties(child, states, words[child.name])),
         *(f"      <state id={quoteattr(state)} />" for state in states),
         *_format_parents(potential, words),
-        f"      <probabilities>{' '.join(map(repr, numbers))}</probabilities>",
+        f"      <probabilities>{' '.join(map(repr, potential.table.ravel().tolist()))}</probabilities>",
         "    </cpt>",
     ]
 
 
-def _format_equation(potential: Potential, regression: LinearGaussian, words: Mapping[str, str]) -> list[str]:
-    word = words[potential.child.name]
-    discrete = [parent for parent in potential.parents if isinstance(parent, Discrete)]
-    names = [words[parent.name] for parent in potential.parents if isinstance(parent, Continuous)]
-
-    def normal(cell: tuple[int, ...]) -> str:
-        mean = format_mean(regression, cell, names).replace(" ", "")
-        return f"Normal({mean},Sqrt({float(regression.variance[cell])!r}))"
-
+def _format_equation(regression: LinearGaussian, words: Mapping[str, str]) -> list[str]:
+    word = words[regression.child.name]
+    discrete = [words[parent.name] for parent in regression.parents if isinstance(parent, Discrete)]
+    choices = _format_choices(discrete, format_normals(regression, words, "Normal({},Sqrt({!r}))")).replace(" ", "")
     return [
         f'    <equation id="{word}">',
-        *_format_properties(encode_properties(potential.child, (), word)),
-        *_format_parents(potential, words),
-        (
-            '      <definition lower="-inf"'
-            f' upper="inf">{word}={_format_choices(discrete, words, normal, ())}</definition>'
-        ),
+        *_format_properties(encode_properties(regression.child, (), word)),
+        *_format_parents(regression, words),
+        f'      <definition lower="-inf" upper="inf">{word}={choices}</definition>',
         "    </equation>",
     ]
 
 
-def _format_choices(
-    discrete: Sequence[Discrete],
-    words: Mapping[str, str],
-    normal: Callable[[tuple[int, ...]], str],
-    cell: tuple[int, ...],
-) -> str:
+def _format_choices(discrete: Sequence[str], texts: Any) -> str:
     """Return one ``Choose`` for each discrete parent, inside each other."""
-    if len(cell) == len(discrete):
-        return normal(cell)
-    parent = discrete[len(cell)]
-    inner = (_format_choices(discrete, words, normal, (*cell, code)) for code in range(len(parent)))
-    return f"Choose({words[parent.name]},{','.join(inner)})"
+    if not discrete:
+        return str(texts)
+    return f"Choose({discrete[0]},{','.join(_format_choices(discrete[1:], text) for text in texts)})"
 
 
 # -- linear Gaussian equations ----------------------------------------------------------------------------------------
