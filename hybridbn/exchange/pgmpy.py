@@ -65,14 +65,15 @@ def to_pgmpy(network: Network, bins: Bins | None = None) -> Any:
     potentials: list[Potential] = [network.potential(name) for name in network]
     continuous = [p.child.name for p in potentials if isinstance(p.child, Continuous)]
     if not continuous:
-        return _make_discrete(network, potentials, models, factors)
+        return _make_discrete(network, models, factors)
     if bins is not None:
         binned, binning = discretize(network, bins)
-        model = _make_discrete(binned, [binned.potential(name) for name in binned], models, factors)
+        model = _make_discrete(binned, models, factors)
         model.binning = binning
         return model
-    if len(continuous) == len(potentials) and all(p.as_regression() is not None for p in potentials):
-        return _make_gaussian(network, potentials, models, factors)
+    regressions = [potential for potential in potentials if isinstance(potential, LinearGaussian)]
+    if len(regressions) == len(potentials):
+        return _make_gaussian(network, regressions, models, factors)
     if len(continuous) == len(potentials):
         other = [f"{p.child.name} ({type(p).__name__})" for p in potentials if p.as_regression() is None]
         obstacle = f"{', '.join(other[:8])} {'is' if len(other) == 1 else 'are'} not linear Gaussian"
@@ -151,9 +152,9 @@ def _add_structure(model: Any, network: Network) -> Any:
     return model
 
 
-def _make_discrete(network: Network, potentials: Sequence[Potential], models: Any, factors: Any) -> Any:
+def _make_discrete(network: Network, models: Any, factors: Any) -> Any:
     model = _add_structure(models.DiscreteBayesianNetwork(), network)
-    for potential in potentials:
+    for potential in map(network.potential, network):
         *parents, child = (v for v in potential.variables if isinstance(v, Discrete))
         model.add_cpds(
             factors.discrete.TabularCPD(
@@ -170,18 +171,15 @@ def _make_discrete(network: Network, potentials: Sequence[Potential], models: An
     return model
 
 
-def _make_gaussian(network: Network, potentials: Sequence[Potential], models: Any, factors: Any) -> Any:
+def _make_gaussian(network: Network, regressions: Sequence[LinearGaussian], models: Any, factors: Any) -> Any:
     model = _add_structure(models.LinearGaussianBayesianNetwork(), network)
-    for potential in potentials:
-        regression = potential.as_regression()
-        if regression is None:  # excluded by the caller
-            raise NetworkError(f"{potential!r} is not linear Gaussian")
+    for regression in regressions:
         model.add_cpds(
             factors.continuous.LinearGaussianCPD(
-                potential.child.name,
+                regression.child.name,
                 beta=[float(regression.intercept), *map(float, regression.coefficients)],
                 std=float(np.sqrt(regression.variance)),
-                evidence=list(potential.scope[:-1]),
+                evidence=list(regression.scope[:-1]),
             )
         )
     return model
