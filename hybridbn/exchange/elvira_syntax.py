@@ -355,15 +355,12 @@ class _ElviraParser:
         self.tokens.take()
         self.tokens.expect("(", after="after exp")
         rates: dict[str, str] = {}
-        first = True
-        while not (self.tokens.now.text == ")" and not first):
-            self.parse_rate(rates, first)
-            first = False
-        self.tokens.take()
+        while not (rates and self.tokens.skip(")")):
+            self.parse_rate(rates)
         return coefficient, rates
 
-    def parse_rate(self, rates: dict[str, str], first: bool) -> None:
-        if self.tokens.now.text not in ("+", "-") and not first:
+    def parse_rate(self, rates: dict[str, str]) -> None:
+        if rates and self.tokens.now.text not in ("+", "-"):
             self.tokens.fail("`+`, `-` or `)` in an exponent")
         sign, size = self.take_sign(), ""
         if self.tokens.now.kind == "number":
