@@ -152,8 +152,7 @@ class _BifParser:
         text, name = self.source
         if '"' in text or "/" in text:
             self.source = SourceText(_MASKED.sub(self._mask, text), name)
-        headers = self._parse_blocks()
-        for scope, body, start, position in headers:
+        for scope, body, start, position in self._parse_blocks():
             check_scope(scope, self.variables, self.potentials, "probability block", partial(self.source.fail, start))
             self.potentials[scope[0]] = self._make_potential(scope, body, position)
         return build_network(self.potentials, self.variables, self.rows)
@@ -209,11 +208,10 @@ class _BifParser:
         return [(self._parse_header(head, start), body, start, at) for head, body, start, at in headers]
 
     def _split_statements(self, body: str, position: int) -> list[str]:
-        statements = body.split(";")
-        if statements[-1].strip():
-            at = position + len(body) - len(statements[-1].lstrip())
-            self.source.fail(at, f"expected `;` after {statements[-1].strip()[:40]!r}")
-        statements.pop()
+        *statements, rest = body.split(";")
+        if rest.strip():
+            at = position + len(body) - len(rest.lstrip())
+            self.source.fail(at, f"expected `;` after {rest.strip()[:40]!r}")
         return statements
 
     def _parse_variable(self, name: str, body: str, position: int) -> None:
@@ -295,7 +293,6 @@ class _BifParser:
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 _STATE = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*|-?[0-9]+")
 _KEYWORDS = frozenset({"network", "variable", "probability", "property", "type", "discrete", "default", "table"})
-_PLAIN = (str, int, float, bool)
 
 
 def format_bif(network: Network, *, bins: Bins | None = None) -> str:
@@ -366,7 +363,7 @@ def bif_properties_of(variable: Discrete) -> dict[str, str]:
     """
     properties = {}
     types = [type(state).__name__ for state in variable.states]
-    if set(types) != {"str"} and set(types) <= {plain.__name__ for plain in _PLAIN}:
+    if set(types) != {"str"} and _TYPES.keys() >= set(types):
         properties["hybridbn_states"] = f'"{" ".join(types if len(set(types)) > 1 else types[:1])}"'
     if variable.cuts is not None:
         properties["hybridbn_cuts"] = f'"{" ".join(map(repr, variable.cuts))}"'
