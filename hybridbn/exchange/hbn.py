@@ -186,12 +186,10 @@ class Packer:
         if isinstance(value, np.generic):
             value = value.item()
         kind = type(value)
-        if value is None or kind is str or kind is bool:
+        if value is None or kind in (str, bool) or (kind is int and value.bit_length() <= _MAX_BITS):
             return value
         if kind is float:
             return value if math.isfinite(value) else {"$float": repr(value)}
-        if kind is int and value.bit_length() <= _MAX_BITS:
-            return value
         if kind is list:
             return [self.pack(item, where, depth + 1) for item in value]
         if kind is tuple:

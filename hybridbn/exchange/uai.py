@@ -85,8 +85,7 @@ def read_uai(path: str | os.PathLike[str], *, normalize: bool = True, parents_ba
     network = _UaiReader(source, normalize, parents_backwards, named).build()
     observed = Path(f"{os.fspath(path)}.evid")
     if "factors" in network.graph and observed.exists():
-        findings = read_uai_evidence(observed, network)
-        network.graph["evidence"].update(findings)
+        network.graph["evidence"].update(read_uai_evidence(observed, network))
     return network
 
 
