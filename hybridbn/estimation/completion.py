@@ -343,11 +343,7 @@ class Completion:
 
         columns: dict[str, Any] = {name: table.raw(name) for name in names}
         for name in bounded:
-            values = np.array(table.column(name), dtype=object)
-            interval = Interval(*self.bounds[name])
-            for row in np.flatnonzero(holes[name]):
-                values[row] = interval
-            columns[name] = values
+            columns[name] = np.where(holes[name], Interval(*self.bounds[name]), table.column(name))  # type: ignore[call-overload]
         return pandas.DataFrame(columns)
 
     # -- one column alone -----------------------------------------------------------------------------------------
