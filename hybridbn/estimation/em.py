@@ -346,11 +346,9 @@ def _find_priors(families: Families, statistics: Mapping[str, Statistics]) -> di
 
 def _log_prior(network: Network, priors: Mapping[str, Values]) -> float:
     """Return the log density of tables of probabilities under Dirichlet priors, up to a constant."""
-    total = 0.0
+    tables: Any = {name: network.potential(name) for name in priors}
     with np.errstate(divide="ignore"):
-        for name, counts in priors.items():
-            total += float(np.sum(counts * np.log(network.potential(name).table)))  # type: ignore[attr-defined]
-    return total
+        return float(sum(np.sum(counts * np.log(tables[name].table)) for name, counts in priors.items()))
 
 
 def _maximize(
