@@ -106,11 +106,11 @@ class Stream:
     def network(self) -> Network:
         """Return naive Bayes as the builder would make it of all rows together, without the constant columns."""
         constant = set(self.constant)
-        kept = {name: statistics for name, statistics in self.statistics.items() if name not in constant}
         return Network(
             [
                 fitter_of(self.roles[name].fitter, statistics.child, statistics.parents).potential(statistics)
-                for name, statistics in kept.items()
+                for name, statistics in self.statistics.items()
+                if name not in constant
             ]
         )
 
@@ -443,14 +443,12 @@ def read_against(X: Any, variables: Sequence[Variable], handle_unknown: HandleUn
     the states are numbers) is always refused, as is text in a column of numbers.
     """
     table = Table(open_features(X), variables=variables, unknown="missing", missing=missing)
-    messages = []
+    messages: list[str] = []
     for variable in variables:
         # reading is lazy: asking for the cells is what finds the faults
         cells = table.column(variable.name)
         if isinstance(variable, Discrete) and variable.cuts is None:
-            message = _describe_unknown_states(variable, cells, table)
-            if message:
-                messages.append(message)
+            messages += _describe_unknown_states(variable, cells, table)
     if messages and handle_unknown == "error":
         raise TableError(f"{'; '.join(messages)}; handle_unknown='missing' would treat such cells as missing")
     if messages:
@@ -470,14 +468,15 @@ def _refuse_strange_cells(X: Any, error: TableError | None = None) -> None:
             ) from error
 
 
-def _describe_unknown_states(variable: Discrete, codes: Codes, table: Table) -> str | None:
+def _describe_unknown_states(variable: Discrete, codes: Codes, table: Table) -> list[str]:
+    """Return a sentence if there are any; refuse values of another type than the states."""
     holes = np.flatnonzero(codes < 0) if codes.min(initial=0) < 0 else codes[:0]
     if not holes.size:
-        return None
+        return []
     raw = table.raw(variable.name)[holes]
     strange = np.flatnonzero(pd.notna(raw))
     if not strange.size:
-        return None
+        return []
     name, value, row = variable.name, raw[strange[0]], int(holes[strange[0]])
     known = {state_kind(state) for state in variable.states}
     if state_kind(value) not in known:
@@ -486,11 +485,11 @@ def _describe_unknown_states(variable: Discrete, codes: Codes, table: Table) -> 
             f" type {', '.join(sorted(known))}: {shorten(variable.states)}; give the column the type that it had in fit"
         )
     values = pd.unique(raw[strange])
-    return (
+    return [
         f"column {name!r}: {shorten(values.tolist(), 3)} (first in row {row}, {strange.size} cells in all)"
         f" {'is no state' if len(values) == 1 else 'are no states'} seen in fit; the known ones are"
         f" {shorten(variable.states)}"
-    )
+    ]
 
 
 # --- targets --------------------------------------------------------------------------------------------------------
