@@ -634,21 +634,17 @@ class _ElviraTreeWriter:
             return
         column, edges = split
         n = len(self.discrete)
+        name = self.discrete[column].name if column < n else self.continuous[column - n].name
+        cuts = f"({', '.join(map(_format_number, edges))})" if column >= n else ""
+        yield f"{indent}{head}case {self.writer.names[name]}{cuts} {{"
         if column < n:
-            variable = self.discrete[column]
-            yield f"{indent}{head}case {self.writer.names[variable.name]} {{"
-            for code, label in enumerate(self.writer.states[variable.name].values()):
+            for code, label in enumerate(self.writer.states[name].values()):
                 inside = pieces[np.isin(self.terms.codes[pieces, column], (code, ANY))]
                 below = [code if j == column else c for j, c in enumerate(codes)]
                 yield from self._format_tree(inside, below, box, f"{label} = ", indent + "  ")
         else:
             j = column - n
-            yield (
-                f"{indent}{head}case"
-                f" {self.writer.names[self.continuous[j].name]}({', '.join(map(_format_number, edges))}) {{"
-            )
-            for number in range(len(edges) - 1):
-                low, high = edges[number], edges[number + 1]
+            for number, (low, high) in enumerate(itertools.pairwise(edges)):
                 inside = pieces[(self.terms.low[pieces, j] < high) & (self.terms.high[pieces, j] > low)]
                 within = [(float(low), float(high)) if i == j else ends for i, ends in enumerate(box)]
                 yield from self._format_tree(inside, codes, within, f"{number} = ", indent + "  ")
