@@ -217,21 +217,14 @@ def impute(request: ImputationRequest, terminal: Terminal) -> None:
             is_ours = True
             _run(ImputationRun(request, terminal, origin, destination, workspace))
             workspace.clear()
-        except KeyboardInterrupt as interrupt:
-            if workspace.lasting:
+        except BaseException as error:
+            goes_on = workspace.lasting and isinstance(error, KeyboardInterrupt | RunMismatch)
+            if is_ours and not goes_on:
+                workspace.clear()
+            elif goes_on and isinstance(error, KeyboardInterrupt):
                 if is_ours:
                     workspace.forget_copies()
-                interrupt.args = ("interrupted; the same command goes on from there",)
-            else:
-                workspace.clear()
-            raise
-        except RunMismatch:
-            if not workspace.lasting:
-                workspace.clear()
-            raise
-        except BaseException:
-            if is_ours:
-                workspace.clear()
+                error.args = ("interrupted; the same command goes on from there",)
             raise
 
 
