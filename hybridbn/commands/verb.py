@@ -17,8 +17,8 @@ from dataclasses import fields
 from typing import Any, ClassVar, TypeAlias
 
 import hybridbn
-from hybridbn.commands.terminal import Terminal
-from hybridbn.registry import Registered, Registry
+from hybridbn.commands.terminal import Terminal, parse_number
+from hybridbn.registry import LazyModule, Registered, Registry
 
 Groups: TypeAlias = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
@@ -32,6 +32,11 @@ exit codes:
   74   writing failed: the disk is full or broken; nothing is left behind
   130  interrupted (143 by SIGTERM, 129 by SIGHUP)
 """
+
+_backends: LazyModule = LazyModule("hybridbn.tables.backends")
+_building: LazyModule = LazyModule("hybridbn.structures.building")
+_fitting: LazyModule = LazyModule("hybridbn.fitting.base")
+_formats: LazyModule = LazyModule("hybridbn.tables.formats.base")
 
 _DESCRIPTION = """\
 Hybrid Bayesian networks: discrete and continuous variables in one network.
@@ -227,30 +232,6 @@ class RegisteredNames:
         return ", ".join(self)
 
 
-def _list_formats() -> Iterable[str]:
-    from hybridbn.tables.formats.base import names
-
-    return names()
-
-
-def _list_fitters() -> Iterable[str]:
-    from hybridbn.fitting.base import list_fitter_names
-
-    return list_fitter_names()
-
-
-def _list_builders() -> Iterable[str]:
-    from hybridbn.structures.building import BUILDERS
-
-    return ["auto", *sorted(BUILDERS)]
-
-
-def _list_backends() -> Iterable[str]:
-    from hybridbn.tables.backends import Backend
-
-    return sorted(Backend.registry.load())
-
-
 def list_options(kind: type, **parsers: Callable[[str], Any]) -> dict[str, dict[str, Any]]:
     """Return options for fields of a dataclass, whose metadata are their help.
 
@@ -337,10 +318,7 @@ def parse_positive(text: str) -> int:
 
 def _parse_level(text: str) -> float:
     """Return a probability between 0 and 1, as of an interval."""
-    try:
-        level = float(text)
-    except ValueError:
-        level = 0.0
+    level = parse_number(text) or 0.0
     if not 0 < level < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a probability between 0 and 1, such as 0.9")
     return level
@@ -375,7 +353,7 @@ def _parse_end(text: str) -> float | str | None:
 
 
 _NAMES = {"type": parse_names, "action": "extend", "default": [], "metavar": "A,B"}
-_FORMATS = {"choices": RegisteredNames(_list_formats), "metavar": "FORMAT"}
+_FORMATS = {"choices": RegisteredNames(lambda: _formats.names()), "metavar": "FORMAT"}
 _SHARED: Mapping[str, Mapping[str, Any]] = {
     "--discrete": {**_NAMES, "help": "columns of numbers that are categories"},
     "--continuous": {**_NAMES, "help": "columns that must be numbers"},
@@ -421,11 +399,15 @@ _SHARED: Mapping[str, Mapping[str, Any]] = {
         "metavar": "ROWS",
         "help": "rows to hold in memory at a time; the result does not depend on it",
     },
-    "--structure": {"metavar": "NAME", "known": RegisteredNames(_list_builders), "default": "auto"},
+    "--structure": {
+        "metavar": "NAME",
+        "known": RegisteredNames(lambda: ["auto", *sorted(_building.BUILDERS)]),
+        "default": "auto",
+    },
     "--target": {"metavar": "A"},
     "--potentials": {
         "metavar": "NAME",
-        "known": RegisteredNames(_list_fitters),
+        "known": RegisteredNames(lambda: _fitting.list_fitter_names()),
         "default": "auto",
         "help": "auto is the default; one of %(known)s",
     },
@@ -436,7 +418,7 @@ _SHARED: Mapping[str, Mapping[str, Any]] = {
         "help": "learn from so many rows, drawn at random, where the table has more (default 100,000)",
     },
     "--unknown": {"choices": ("error", "missing"), "default": "error"},
-    "--backend": {"metavar": "NAME", "choices": RegisteredNames(_list_backends)},
+    "--backend": {"metavar": "NAME", "choices": RegisteredNames(lambda: sorted(_backends.Backend.registry.load()))},
     "--workers": {"type": parse_positive, "metavar": "N", "help": "processes of this machine that share the work"},
     "--scheduler": {
         "metavar": "ADDRESS",
