@@ -240,10 +240,10 @@ class Unit:
         most = 9e18 / max(per_day, 86_400_000_000)  # in microseconds, at least, an integer must hold them
         low, high = {"time": (0.0, 1 - 1 / per_day), "duration": (-most, most)}.get(self.kind, (_FIRST, _LAST))
         days = np.clip(np.asarray(numbers, dtype=np.float64), max(low, -most), min(high, most))
-        if self.zone is not None and self.step >= 3600 * _SECOND:
-            shifts = np.array([self._offset(day) for day in days.ravel().tolist()]).reshape(days.shape)
-        else:
-            shifts = np.zeros_like(days)
+        is_shifted = self.zone is not None and self.step >= 3600 * _SECOND
+        shifts = (
+            np.reshape([*map(self._offset, days.ravel().tolist())], days.shape) if is_shifted else np.zeros_like(days)
+        )
         local = days + shifts
         whole = np.floor(local)
         return np.asarray(whole + np.rint((local - whole) * per_day) / per_day - shifts)
@@ -293,9 +293,7 @@ class Unit:
             return value.date()
         if self.kind == "time":
             return (_EPOCH + value).time()
-        if self.zone is not None:
-            return value.replace(tzinfo=datetime.UTC).astimezone(find_zone(self.zone))
-        return value
+        return value if self.zone is None else value.replace(tzinfo=datetime.UTC).astimezone(find_zone(self.zone))
 
     def text(self, number: float) -> str:
         """Return a number of days as text: by the pattern, or in ISO format."""

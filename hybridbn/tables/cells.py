@@ -69,8 +69,7 @@ class Cells:
     @property
     def missing(self) -> NDArray[np.bool_]:
         """The mask of the missing cells."""
-        holes: NDArray[np.bool_] = np.isnan(self.array) if self.states is None else self.array < 0
-        return holes
+        return np.asarray(np.isnan(self.array) if self.states is None else self.array < 0)
 
     def widen(self) -> Cells:
         """Return the cells with codes that computations can multiply; those of a file are as short as they can be."""
@@ -313,8 +312,7 @@ def count_texts(
         if finder.ambiguous:
             report_ambiguity(name, finder, refuse=dates is not None)
         unit, days = finder.unit, finder.numbers
-    numbers = np.array([*days, np.nan])
-    return Cells(numbers[codes], unit=unit)
+    return Cells(np.array([*days, np.nan])[codes], unit=unit)
 
 
 def _parse_strictly(name: str, codes: NDArray[Any], code: int, text: str, unit: Unit) -> float:
@@ -515,8 +513,7 @@ def convert_to_numbers(name: str, cells: Cells) -> Values:
             f"column {name!r}, row {row}: {states[cells.array[row]]!r} is not a number, but the column is wanted as a "
             "continuous one; convert it to numbers first"
         )
-    values: Values = np.array([*numbers, None], dtype=np.float64)[cells.array]
-    return values
+    return np.asarray(np.array([*numbers, None], dtype=np.float64)[cells.array])
 
 
 def recode_cells(name: str, cells: Cells, variable: Variable, *, unknown_missing: bool = False) -> Cells:
@@ -528,10 +525,7 @@ def recode_cells(name: str, cells: Cells, variable: Variable, *, unknown_missing
         if cells.unit is not None and (variable.unit is None or not variable.unit.accepts(cells.unit)):
             wanted = "plain numbers" if variable.unit is None else f"a {variable.unit.kind}"
             raise TableError(f"column {name!r} holds a {cells.unit.kind}, but {name!r} is {wanted}; convert it first")
-        if cells.states is None:
-            array: Values = cells.array
-        else:
-            array = convert_to_numbers(name, cells)
+        array: Values = cells.array if cells.states is None else convert_to_numbers(name, cells)
         if variable.domain != (-math.inf, math.inf):
             _check_domain(name, array, variable)
         return Cells(array, ordered=cells.ordered, integer=cells.integer, unit=cells.unit or variable.unit)

@@ -190,9 +190,7 @@ class Rows(ABC):
         variable = self.variable(name)
         if isinstance(variable, Continuous):
             return self.scale(name).marks if variable.unit is None else ()
-        if variable.cuts is not None:
-            return ()
-        return list_marks_among(variable.states, self.count_states(name))
+        return list_marks_among(variable.states, self.count_states(name)) if variable.cuts is None else ()
 
     def reason_alone(self, name: str, *, texts: bool = True) -> str | None:
         """Return in words that a column names the rows or is free text, which tells nothing of others; else None.

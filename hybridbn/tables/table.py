@@ -111,22 +111,19 @@ class Table(Rows):
         frame = frame.blank(missing)
         kinds = _check_kinds(discrete, continuous, frame)
         if variables is None:
-            for name, values in frame.columns.items():
-                self._columns[name] = read_column(name, values, kinds.get(name))
+            self._columns |= {name: read_column(name, one, kinds.get(name)) for name, one in frame.columns.items()}
             codes = frame.find_names(ordered, "the names of columns of ordered codes")
-            for name in codes:
-                self._columns[name] = self._find_column(name).declare_ordered()
+            self._columns |= {name: self._find_column(name).declare_ordered() for name in codes}
             numbers = [name for name, kind in kinds.items() if kind == "continuous" and name not in codes]
-            for name in numbers:
-                self._columns[name] = self._columns[name].declare_ordered(codes=False)
+            self._columns |= {name: self._columns[name].declare_ordered(codes=False) for name in numbers}
             self._frame = replace(self._frame, kept=self._frame.kept.union(codes, numbers))
             check_states(self._columns.values())
         else:
-            for variable in _check_variables(variables, kinds):
-                if variable.name in frame.columns:
-                    self._columns[variable.name] = read_as_variable(
-                        frame.columns[variable.name], variable, unknown_missing=unknown == "missing"
-                    )
+            self._columns = {
+                one.name: read_as_variable(frame.columns[one.name], one, unknown_missing=unknown == "missing")
+                for one in _check_variables(variables, kinds)
+                if one.name in frame.columns
+            }
         # those of another table were checked, perhaps with rows that have weight where these have none
         self._weights: Values | None = known if weights is None else check_weights(weights, frame.rows)
 
@@ -232,23 +229,18 @@ class Table(Rows):
             return Continuous(name, unit=column.cells.unit)
         if not column.cells.states:
             raise refuse_no_value(name)
-        variable = Discrete(name, states=column.cells.states)
-        column.variable = variable
-        return variable
+        column.variable = Discrete(name, states=column.cells.states)
+        return column.variable
 
     def is_discrete(self, name: str) -> bool:
         """Return whether a column is discrete, without reading its cells."""
         column = self._find_column(name)
-        if column.variable is not None:
-            return isinstance(column.variable, Discrete)
-        return column.cells.states is not None
+        return column.cells.states is not None if column.variable is None else isinstance(column.variable, Discrete)
 
     @property
     def weights(self) -> Values:
         """The rows' weights as a read-only array; ones where none were given."""
-        if self._weights is None:
-            return freeze_array(np.ones(len(self)))
-        return self._weights
+        return freeze_array(np.ones(len(self))) if self._weights is None else self._weights
 
     @property
     def weighted(self) -> bool:
@@ -309,10 +301,9 @@ class Table(Rows):
         >>> Table({"c": ["b", None, "q"]}).coded(Discrete("c", states=("b", "a")), unknown="missing")
         array([ 0, -1, -1])
         """
-        if unknown == "missing":
-            column = read_as_variable(self._find_column(variable.name), variable, unknown_missing=True)
-        else:
-            column = self._recode(variable)
+        lenient = unknown == "missing"
+        own = self._find_column(variable.name)
+        column = read_as_variable(own, variable, unknown_missing=True) if lenient else self._recode(variable)
         return (column.cells if compact else column.cells.widen()).array
 
     def _recode(self, variable: Variable) -> Column:
@@ -651,8 +642,7 @@ class Table(Rows):
         >>> Table({"c": ["a", None], "k": [2, 1]}).to_dict()
         {'c': array(['a', None], dtype=object), 'k': array([2, 1], dtype=object)}
         """
-        columns: dict[str, NDArray[Any]] = self._build("dict")
-        return columns
+        return dict(self._build("dict"))
 
     def _build(self, kind: str) -> Any:
         frame = self._frame if self._frame.kind == kind else Frame(kind, {}, len(self))
