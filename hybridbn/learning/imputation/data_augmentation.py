@@ -343,10 +343,11 @@ class DataAugmentation:
             if name not in cells:
                 continue
             values = cells[name][holes]
-            if self.table.is_discrete(name):
-                summary[name] = float(np.bincount(values).max() / len(values))
-            else:
-                summary[name] = (float(values.mean()), float(values.std()))
+            summary[name] = (
+                float(np.bincount(values).max() / len(values))
+                if self.table.is_discrete(name)
+                else (float(values.mean()), float(values.std()))
+            )
         return summary
 
 

@@ -121,10 +121,11 @@ def best_target(table: Table, candidates: Sequence[str] | None = None) -> str:
 def _orthonormal_columns(table: Table, name: str) -> Values:
     """Return an orthonormal basis of a column's centered ranks or indicators of states."""
     variable, cells = table.variable(name), table.column(name)
-    if isinstance(variable, Discrete):
-        columns = np.eye(len(variable))[cells]
-    else:
-        columns = np.argsort(np.argsort(cells, kind="stable"), kind="stable").astype(np.float64)[:, None]
+    columns = (
+        np.eye(len(variable))[cells]
+        if isinstance(variable, Discrete)
+        else np.argsort(np.argsort(cells, kind="stable"), kind="stable").astype(np.float64)[:, None]
+    )
     u, s, _ = np.linalg.svd(columns - columns.mean(axis=0), full_matrices=False)
     return np.asarray(u[:, s > 1e-9 * max(float(s.max(initial=0.0)), 1.0)])
 

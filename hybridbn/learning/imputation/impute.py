@@ -342,9 +342,7 @@ def _impute_frame(
         outside += count_outside([fills], ranges, usual=False)
         tables.append(model.complete(rows, fills, indicator_columns))
     remark_on_outside(outside, ranges, fitted.model.columns.variables)
-    if details:
-        return Imputation(fitted, rows, tables)
-    return tables[0] if draws is None else tables
+    return Imputation(fitted, rows, tables) if details else tables[0] if draws is None else tables
 
 
 def _name_columns(settings: Settings, frame: Frame) -> Settings:
@@ -368,10 +366,11 @@ def _impute_passes(
     sample = data.read_usable()[0].sample(purpose="imputation models")
     frame = open_frame(sample.to_arrow())
     settings = _name_columns(settings, frame)
-    if network is not None:
-        fitted = use_network(network, frame, settings)
-    else:
-        fitted = fit_imputation(sample, settings, integer_ranges(frame))
+    fitted = (
+        fit_imputation(sample, settings, integer_ranges(frame))
+        if network is None
+        else use_network(network, frame, settings)
+    )
     completed = complete_batches(data, Filler.of(fitted, settings.strategy, draws), keys)
     return completed[0] if draws is None else completed
 
@@ -597,10 +596,11 @@ def complete_batches(data: Any, filler: Filler, keys: Any) -> list[Any]:
         and variable.cuts is None
         and all(type(state) in (int, float) for state in variable.states)
     )
-    if keys is None:
-        find_keys = partial(_key_by_cells, *_count_equal_rows(data, filler))
-    else:
-        find_keys = partial(_take_keys, hash_identifiers(keys, len(data)))
+    find_keys = (
+        partial(_key_by_cells, *_count_equal_rows(data, filler))
+        if keys is None
+        else partial(_take_keys, hash_identifiers(keys, len(data)))
+    )
     return [
         data.transform(partial(_fill_batch, filler, draw, find_keys, discrete), keep_observed=True)
         for draw in range(len(filler.models))

@@ -567,10 +567,9 @@ def read_rows(frame: Frame, model: Model, unknown: str = "error", declared: Tabl
     readings = read_by_own_types(frame, known) if declared is None else declared.select(known)
     unseen: dict[str, int] = {}
     modeled = [variable for name, variable in known.items() if name in model.columns.modeled]
-    if declared is None:
-        working = Table(frame, variables=modeled, unknown="missing")
-    else:
-        working = Table(declared, variables=modeled)
+    working = (
+        Table(frame, variables=modeled, unknown="missing") if declared is None else Table(declared, variables=modeled)
+    )
     holes = {}
     for name in readings.names:
         mask = readings.cells(name).missing

@@ -227,9 +227,8 @@ class Rules:
             return rounded if codes is None else codes[np.searchsorted((codes[1:] + codes[:-1]) / 2, rounded)]
 
         binary = {name for one in self.sums if self._is_binary(one) for name in one.names}
-        settled = dict(columns)
-        for name in columns.keys() & holes.keys() - binary:
-            settled[name] = np.where(holes[name], finish(name, columns[name]), columns[name])
+        single = columns.keys() & holes.keys() - binary
+        settled = columns | {name: np.where(holes[name], finish(name, columns[name]), columns[name]) for name in single}
         settled = self._correct_sums(settled, holes, finish) if self.sums else settled
         return self._correct_orders(settled, holes) if self.orders else settled
 
@@ -253,10 +252,11 @@ class Rules:
             free = np.where(untouched.any(axis=0), untouched, free)
             rows = np.flatnonzero(free.any(axis=0))
             values = np.array([settled[name][rows] for name in one.names])
-            if self._is_binary(one):
-                values = _choose_ones(values, free[:, rows], one.total)
-            else:
-                values = self._spread(one, values, free[:, rows], columns, finish)
+            values = (
+                _choose_ones(values, free[:, rows], one.total)
+                if self._is_binary(one)
+                else self._spread(one, values, free[:, rows], columns, finish)
+            )
             for name, own, new in zip(one.names, free, values, strict=True):
                 settled[name] = np.array(settled[name])
                 settled[name][rows] = new
@@ -469,9 +469,7 @@ def has_spikes(values: Values) -> bool:
     distinct, counts = np.unique(values, return_counts=True)
     if counts.max() / len(values) > SPIKE_SHARE:
         return True
-    if len(values) < ROWS or len(distinct) <= MOST_CODES:
-        return False
-    decimals = decimals_of(values)
+    decimals = decimals_of(values) if len(values) >= ROWS and len(distinct) > MOST_CODES else None
     if decimals is None:
         return False
     share = float((np.round(values * 10.0**decimals) % 5 == 0).mean())
@@ -593,14 +591,14 @@ def _find_orders(
 ) -> tuple[tuple[str, str], ...]:
     """Return the pairs of columns of one kind of which the first is never greater, where that says something."""
     implied = {frozenset(pair) for one in sums for pair in itertools.combinations(one.names, 2)}
-    candidates = []
-    for low, high in itertools.permutations(columns, 2):
-        x, y = columns[low][:_SEARCH_ROWS], columns[high][:_SEARCH_ROWS]
-        if kinds[low] == kinds[high] and frozenset((low, high)) not in implied and not (x > y).any():
-            candidates.append((low, high))
     limit = math.log(CHANCE / max(len(columns) ** 2, 1))
     return tuple(
-        (low, high) for low, high in candidates if _is_order(columns[low], columns[high], limit, bool(kinds[low]))
+        (low, high)
+        for low, high in itertools.permutations(columns, 2)
+        if kinds[low] == kinds[high]
+        and frozenset((low, high)) not in implied
+        and not (columns[low][:_SEARCH_ROWS] > columns[high][:_SEARCH_ROWS]).any()
+        and _is_order(columns[low], columns[high], limit, bool(kinds[low]))
     )
 
 
