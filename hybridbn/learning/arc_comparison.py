@@ -312,8 +312,7 @@ def find_strength_threshold(strengths: Values) -> float:
     >>> find_strength_threshold(np.array([0.0, 0.1, 0.45, 0.7, 1.0]))
     0.45
     """
-    below = strengths[strengths < 0.5]
-    return float(below.max(initial=0.0))
+    return float(strengths[strengths < 0.5].max(initial=0.0))
 
 
 def _check_share(threshold: Any) -> float:

@@ -321,9 +321,7 @@ class History:
 
     def __getitem__(self, key: Any) -> Any:
         """Return a step by number, or a column by name."""
-        if isinstance(key, str):
-            return np.array([getattr(step, key) for step in self.steps])
-        return self.steps[key]
+        return np.array([getattr(step, key) for step in self.steps]) if isinstance(key, str) else self.steps[key]
 
     def to_pandas(self) -> Any:
         """Return the steps as a DataFrame."""

@@ -353,14 +353,15 @@ def _make_counted_learner(
     variables = {name: r.variable for name, r in roles_of_columns.items() if isinstance(r.variable, Discrete)}
     if len(variables) < max(len(roles_of_columns), 2):
         return None
-    fitters = {}
-    for name, role in roles_of_columns.items():
-        fitter = fitter_of(role.fitter, role.variable, () if name == target else (variables[target],))
-        if not counts_suffice(fitter):
-            return None
-        fitters[name] = fitter
+    fitters = {
+        name: fitter_of(role.fitter, role.variable, () if name == target else (variables[target],))
+        for name, role in roles_of_columns.items()
+    }
+    counted = {name: fitter for name, fitter in fitters.items() if counts_suffice(fitter)}
+    if len(counted) < len(fitters):
+        return None
     variable = variables.pop(target)
-    return CountedLearner(rows, variables, variable, fitters, options.jobs)
+    return CountedLearner(rows, variables, variable, counted, options.jobs)
 
 
 def _keep_usable_rows(rows: Rows, target: Discrete) -> Rows:
@@ -385,8 +386,7 @@ def _hold_out(
     """Return rows for early stopping, and the other rows; None for all rows."""
     target = variable.name
     if isinstance(validation, bool) or not isinstance(validation, float | int | np.number):
-        variables = [table.variable(name) for name in table.names]
-        validation_table = Table(validation, variables=variables)
+        validation_table = Table(validation, variables=table.variables)
         if target not in validation_table:
             raise TableError(
                 f"validation: the held-out rows have no column {target!r}; its columns are "

@@ -281,12 +281,11 @@ class Ensemble:
         for name, variable in tables.variables.items():
             own_tables = [network.potential(name).table for network in self.networks if name in network]  # type: ignore[attr-defined]
             sizes_agree = all(table.shape[-1] == len(variable) for table in own_tables)
-            means = (
-                np.array([table.reshape(-1, table.shape[-1]).mean(axis=0) for table in own_tables])
+            distributions[name] = (
+                np.mean([table.reshape(-1, table.shape[-1]).mean(axis=0) for table in own_tables], axis=0)
                 if sizes_agree
-                else None
+                else np.full(len(variable), 1 / len(variable))
             )
-            distributions[name] = np.full(len(variable), 1 / len(variable)) if means is None else means.mean(axis=0)
         return network_of_sum(tables, distributions)
 
     def sum_tables(self) -> NaiveBayesTables:

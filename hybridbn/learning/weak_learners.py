@@ -69,9 +69,7 @@ def vote_of(error: float) -> float:
     >>> round(vote_of(0.25), 4), vote_of(0.0) == PERFECT, vote_of(0.5)
     (1.0986, True, 0.0)
     """
-    if error >= HALF:
-        return 0.0
-    return PERFECT if error == 0 else math.log1p(-error) - math.log(error)
+    return 0.0 if error >= HALF else PERFECT if error == 0 else math.log1p(-error) - math.log(error)
 
 
 # -- any builder ------------------------------------------------------------------------------------------------------
@@ -209,10 +207,8 @@ class MarginSums:
 
     def __add__(self, other: MarginSums) -> MarginSums:
         shift = max(self.shift, other.shift)
-        moments = np.zeros(_ORDERS)
-        for one in (self, other):
-            if one.shift > -np.inf:
-                moments = moments + one.moments * math.exp(one.shift - shift)
+        parts = [one.moments * math.exp(one.shift - shift) for one in (self, other) if one.shift > -np.inf]
+        moments = sum(parts, np.zeros(_ORDERS))
         margins = min(self.margins[0], other.margins[0]), max(self.margins[1], other.margins[1])
         return MarginSums(self.vote, shift, moments, self.sums + other.sums, margins, min(self.least, other.least))
 
@@ -425,8 +421,7 @@ class ColumnGroups:
         counter = batch.keep(
             self, lambda: NumpyCounter.of(batch.with_weights(None), every, self._jobs, self._incomplete).persist()
         )
-        counted: list[Values] = counter.by_group(groups, self.groups)
-        return counted
+        return list(counter.by_group(groups, self.groups))
 
     def learn(
         self, counts: Sequence[Values], fitters: Mapping[str, MultinomialFitter]
