@@ -258,9 +258,7 @@ class Task:
     def seconds_left(self) -> float | None:
         """The seconds that the other steps will take if they are like those before; None where nobody knows."""
         steps = self.done - self.first
-        if not self.total or steps <= 0:
-            return None
-        return self.seconds * (self.total - self.done) / steps
+        return self.seconds * (self.total - self.done) / steps if self.total and steps > 0 else None
 
 
 class progress(AbstractContextManager["progress"]):  # noqa: N801  it is used like a function
@@ -340,7 +338,7 @@ def track(
     """
     shown = _CURRENT.get()
     if shown is None:
-        yield _ignore
+        yield lambda done, detail: None  # nobody wants to know
         return
     task = Task(name, total, first, began=time.monotonic(), first=first, unit=unit)
     shown._tasks.append(task)
@@ -370,10 +368,6 @@ def track_items(items: Iterable[Item], name: str, total: int | None = None) -> I
         for number, item in enumerate(items, 1):
             yield item
             report(number, "")
-
-
-def _ignore(done: int, detail: str) -> None:
-    """Tell nobody."""
 
 
 class ProgressLine:

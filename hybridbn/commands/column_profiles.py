@@ -146,8 +146,7 @@ class TableProfile:
     @cached_property
     def patterns(self) -> Counter[bytes]:
         """The number of rows with each pattern of missing cells, which has a byte for each of the usable columns."""
-        rows = self.sample if len(self.sample) == self.rows else self.usable
-        return rows.learn(count_patterns)
+        return (self.sample if len(self.sample) == self.rows else self.usable).learn(count_patterns)
 
     @cached_property
     def blank(self) -> int:

@@ -469,10 +469,8 @@ def _list_facts(run: ImputationRun) -> list[tuple[str, str]]:
     network = run.filler.models[0].network
     columns = f"{len(run.source.names)} columns, {len(run.filler.names)} of them in the model"
     learned = f"{len(profile.sample):,} of {profile.rows:,} rows" if len(profile.sample) < profile.rows else "all rows"
-    if request.model is not None:
-        origin = f"from {request.model}"
-    else:
-        origin = f"learned from {learned}, structure {request.structure}, {len(run.filler.history)} rounds"
+    rounds = f"structure {request.structure}, {len(run.filler.history)} rounds"
+    origin = f"learned from {learned}, {rounds}" if request.model is None else f"from {request.model}"
     arcs = (
         "nothing depends on anything" if not len(network) else f"{len(network)} nodes, {network.number_of_edges()} arcs"
     )

@@ -57,16 +57,12 @@ class Style:
 
     def draw_bar(self, share: float) -> str:
         """Return a bar for a share of one."""
-        if math.isnan(share):
-            return ""
-        return ("█" if self.blocks else "#") * round(_BAR * share)
+        return "" if math.isnan(share) else ("█" if self.blocks else "#") * round(_BAR * share)
 
 
 def choose_form(asked: str | None) -> str:
     """Return the form of an answer: what was asked for, or text on a terminal and CSV into a pipe."""
-    if asked is not None:
-        return asked
-    return "text" if sys.stdout is not None and sys.stdout.isatty() else "csv"
+    return asked or ("text" if sys.stdout is not None and sys.stdout.isatty() else "csv")
 
 
 def print_rows(
@@ -233,9 +229,8 @@ def _describe(profile: TableProfile, column: ColumnProfile) -> dict[str, Any]:
 
 
 def _name_kind(column: ColumnProfile) -> str:
-    if column.kind is None:
-        return "nothing" if column.unusable == "no value" else "unusable"
-    return column.kind if column.unit is None else column.unit.kind
+    unusable = "nothing" if column.unusable == "no value" else "unusable"
+    return column.kind or unusable if column.unit is None else column.unit.kind
 
 
 def _summarize(column: ColumnProfile) -> str:
@@ -243,9 +238,7 @@ def _summarize(column: ColumnProfile) -> str:
         return ""
     if column.kind == "number":
         return f"{_format_value(column, column.low)} to {_format_value(column, column.high)}"
-    if column.overflowing:
-        return "very many"
-    return f"{len(column.states):,}: {shorten(column.states, 4)}"
+    return "very many" if column.overflowing else f"{len(column.states):,}: {shorten(column.states, 4)}"
 
 
 def _format_value(column: ColumnProfile, value: float) -> str:

@@ -211,10 +211,10 @@ def _summarize(column: ColumnProfile, counts: Sequence[float]) -> str:
             return ""
         center = (column.low + column.high) / 2
         mean = total / number
+        spread = format_number(math.sqrt(max(squares / number - mean * mean, 0.0)))
         if column.unit is not None:
-            spread = format_number(math.sqrt(max(squares / number - mean * mean, 0.0)))
             return f"{column.unit.text(mean + center)} ± {spread} {column.unit.name.split()[0]}"
-        return f"{format_number(mean + center)} ± {format_number(math.sqrt(max(squares / number - mean * mean, 0.0)))}"
+        return f"{format_number(mean + center)} ± {spread}"
     if not sum(counts):
         return ""
     best = max(range(len(counts)), key=lambda code: counts[code])

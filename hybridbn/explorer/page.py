@@ -294,10 +294,11 @@ def _answer_block(network: Network, cases: Sequence[Case], points: Sequence[Valu
         if posterior is None:
             columns.append(np.full((len(cases), _count_numbers(variable) + len(own)), np.nan))
             continue
-        if isinstance(posterior, DiscretePosterior):
-            values = posterior.probabilities
-        else:
-            values = np.column_stack([summarize(posterior), *(posterior.probability(value) for value in own)])
+        values = (
+            posterior.probabilities
+            if isinstance(posterior, DiscretePosterior)
+            else np.column_stack([summarize(posterior), *(posterior.probability(value) for value in own)])
+        )
         is_known = np.array([variable.name in case.fixed for case in cases])
         columns.append(np.where(is_known[:, None], np.nan, values))
     return np.hstack(columns)
