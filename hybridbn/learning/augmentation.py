@@ -265,8 +265,7 @@ def _check(rows: Rows, target: str, response: str) -> None:
     rows.variable(target)
     check_choice(response, "response", ("expectation", "simulation"))
     table = rows.require_rows(1).require_values().sample()
-    column = table.column(target)
-    if not (find_observed(column) & (table.weights > 0)).any():
+    if not (find_observed(table.column(target)) & (table.weights > 0)).any():
         raise TableError(
             f"the response {target!r} is not known in any row of positive weight; the columns are "
             f"{shorten(table.names)}"

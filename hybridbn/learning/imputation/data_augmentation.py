@@ -338,17 +338,13 @@ class DataAugmentation:
         return stacked.with_weights(np.concatenate([weights[complete_rows], shared]))
 
     def _summarize(self, cells: Cells) -> dict[str, Any]:
-        summary: dict[str, Any] = {}
-        for name, holes in self._holes.items():
-            if name not in cells:
-                continue
-            values = cells[name][holes]
-            summary[name] = (
-                float(np.bincount(values).max() / len(values))
-                if self.table.is_discrete(name)
-                else (float(values.mean()), float(values.std()))
-            )
-        return summary
+        drawn = {name: cells[name][holes] for name, holes in self._holes.items() if name in cells}
+        return {
+            name: float(np.bincount(values).max() / len(values))
+            if self.table.is_discrete(name)
+            else (float(values.mean()), float(values.std()))
+            for name, values in drawn.items()
+        }
 
 
 def has_drift(trace: Values) -> bool:

@@ -202,11 +202,8 @@ class _Design:
 
     @classmethod
     def of(cls, table: Table, numbers: Sequence[str], counter: NumpyCounter, observed: Mapping[str, float]) -> _Design:
-        columns = []
-        for name in numbers:
-            values = table.column(name) - table.column(name).mean()
-            deviation = float(np.sqrt(np.square(values).mean()))
-            columns.append(values / (deviation or 1.0))
+        centered = [table.column(name) - table.column(name).mean() for name in numbers]
+        columns = [values / (float(np.sqrt(np.square(values).mean())) or 1.0) for values in centered]
         stacked, rows = np.array(columns).reshape(len(columns), len(table)), len(table)
         columns_of = {name: np.array([i]) for i, name in enumerate(numbers)}
         total = len(numbers)

@@ -276,12 +276,9 @@ def _find_steps(
             continue
         few = len(observed) < LEAST_ROWS or full_precision
         decimals = decimals_of(observed) if few else usual_decimals(observed)
-        if few and decimals:
-            continue
         # an integer type can't hold other numbers
-        if decimals == 0 and not (integers is None or name in named or has_integer_type(table, name)):
-            continue
-        if decimals is not None:
+        is_whole = decimals == 0 and (integers is None or name in named or has_integer_type(table, name))
+        if decimals is not None and (is_whole or (decimals and not few)):
             steps[name] = 10.0**-decimals
     return steps
 
