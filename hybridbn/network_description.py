@@ -118,8 +118,7 @@ def as_text(network: Network) -> str:
     """
     lines = [as_line(network)]
     for name, values, parents, family in _describe_nodes(network, _LINES):
-        arcs = f"; from {parents}" if parents else ""
-        lines.append(f"  {name}: {values}; {family}{arcs}")
+        lines.append(f"  {name}: {values}; {family}{f'; from {parents}' if parents else ''}")
     if len(network) > _LINES:
         lines.append(f"  ... ({len(network)} nodes in all)")
     return "\n".join(lines)
@@ -161,9 +160,8 @@ def _describe_nodes(network: Network, most: int) -> Iterator[tuple[str, str, str
 
 def _list_parents(network: Network, node: Any, potential: Any) -> list[Any]:
     """Return the parents in the potential's order, which networkx does not keep through `copy`."""
-    if isinstance(potential, Potential):
-        return [parent.name for parent in potential.parents]
-    return list(network.predecessors(node))
+    known = isinstance(potential, Potential)
+    return [parent.name for parent in potential.parents] if known else list(network.predecessors(node))
 
 
 def _clip_text(text: str) -> str:

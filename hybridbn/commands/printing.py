@@ -163,10 +163,8 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], style: St
     rows = [[escape_controls(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     most = shutil.get_terminal_size().columns
-    lines = []
-    for row in (header, *rows):
-        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
-        lines.append("  ".join(cells).rstrip()[: max(most, 40)])
+    padded = [[f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in (header, *rows)]
+    lines = ["  ".join(cells).rstrip()[: max(most, 40)] for cells in padded]
     return "\n".join([style.mark(lines[0]), *lines[1:]])
 
 

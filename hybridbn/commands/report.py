@@ -117,10 +117,8 @@ def add_counts(counts_of_blocks: Iterable[ValueCounts]) -> ValueCounts:
     total: dict[str, dict[str, NDArray[Any]]] = {}
     for value_counts in counts_of_blocks:
         for name, kinds in value_counts.items():
-            counts_of_column = total.setdefault(name, {})
-            for what, counts in kinds.items():
-                added = np.array(counts, dtype=float)
-                counts_of_column[what] = counts_of_column[what] + added if what in counts_of_column else added
+            known = total.get(name, {})
+            total[name] = {what: known.get(what, 0) + np.array(counts, dtype=float) for what, counts in kinds.items()}
     return {name: {what: counts.tolist() for what, counts in kinds.items()} for name, kinds in total.items()}
 
 
@@ -287,8 +285,7 @@ def _format_ends(column: ColumnProfile) -> tuple[str, str]:
 
 
 def _format_caption(column: ColumnProfile, observed: Sequence[float], imputed: Sequence[float]) -> str:
-    number = column.kind == "number"
-    seen, filled = (observed[-3], imputed[-3]) if number else (sum(observed), sum(imputed))
+    seen, filled = (observed[-3], imputed[-3]) if column.kind == "number" else (sum(observed), sum(imputed))
     return f"{int(seen):,} observed, {int(filled):,} imputed"
 
 

@@ -201,9 +201,7 @@ def read_profile(
 
 def rows_per_block(source: TableSource, request: TableRequest) -> int:
     """Return the number of rows of a block."""
-    if request.chunk is not None:
-        return request.chunk
-    return max(min(_CELLS // max(len(source.names), 1), 65_536), 100)
+    return request.chunk or max(min(_CELLS // max(len(source.names), 1), 65_536), 100)
 
 
 def refuse_unknown_columns(request: TableRequest, names: Sequence[str], bounds: Iterable[str] = ()) -> None:

@@ -278,10 +278,6 @@ def parse_names(text: str) -> list[str]:
     return names
 
 
-def _parse_delimiter(text: str) -> str:
-    return "\t" if text in ("\\t", "tab") else text
-
-
 def parse_count(text: str) -> int:
     """Return a whole number from 0 on."""
     try:
@@ -359,7 +355,11 @@ _SHARED: Mapping[str, Mapping[str, Any]] = {
     "--continuous": {**_NAMES, "help": "columns that must be numbers"},
     "--keep": {**_NAMES, "help": "columns to leave as they are; they are not even looked at"},
     "--include": {**_NAMES, "help": "columns to learn from although they look like identifiers"},
-    "--delimiter": {"type": _parse_delimiter, "metavar": "C", "help": "of CSV and TSV (default: what the file shows)"},
+    "--delimiter": {
+        "type": lambda text: "\t" if text in ("\\t", "tab") else text,
+        "metavar": "C",
+        "help": "of CSV and TSV (default: what the file shows)",
+    },
     "--missing": {
         "action": "append",
         "default": [],

@@ -223,10 +223,6 @@ def _read_weights(variable: Any, plain: Any) -> Any:
     return dict(zip(variable.states, weights, strict=True))
 
 
-def _read_value(variable: Any, plain: Any) -> Any:
-    return variable.value(as_number(plain, repr(variable.name)))
-
-
 def _read_between(variable: Any, plain: Any) -> Any:
     ends = _as_list(variable, plain)
     if len(ends) != 2:
@@ -255,7 +251,7 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     "state": _read_state,
     "states": _read_states,
     "weights": _read_weights,
-    "value": _read_value,
+    "value": lambda variable, plain: variable.value(as_number(plain, repr(variable.name))),
     "between": _read_between,
     "about": _read_about,
 }
@@ -276,13 +272,12 @@ def list_findings(network: Network, evidence: Mapping[str, Any]) -> list[Plain]:
     [{'node': 1, 'between': [1.0, None]}, {'node': 0, 'states': [0, 2]}]
     """
     number = {name: i for i, name in enumerate(network)}
-    findings = []
-    for name, value in evidence.items():
-        variable = network.variable(name)
-        if is_missing(value):
-            continue
-        findings.append({"node": number[name], **_describe_finding(variable, value)})
-    return findings
+    variables = {name: network.variable(name) for name in evidence}
+    return [
+        {"node": number[name], **_describe_finding(variables[name], value)}
+        for name, value in evidence.items()
+        if not is_missing(value)
+    ]
 
 
 def _describe_finding(variable: Variable, value: Any) -> Plain:
@@ -633,14 +628,12 @@ class Responder:
 
     def read_row(self, row: int) -> list[Plain]:
         """Return the findings of a row of the table."""
-        findings: list[Plain] = []
-        for name, column in (self._columns or {}).items():
-            node, value = self.number[name], column[row].item()
-            if isinstance(value, int) and value >= 0:
-                findings.append({"node": node, "state": value})
-            elif isinstance(value, float) and not math.isnan(value):
-                findings.append({"node": node, "value": value})
-        return findings
+        cells = {self.number[name]: column[row].item() for name, column in (self._columns or {}).items()}
+        return [
+            {"node": node, "state" if isinstance(value, int) else "value": value}
+            for node, value in cells.items()
+            if value >= 0 or (isinstance(value, float) and not math.isnan(value))
+        ]
 
     def _answer_neighborhood(self, question: Plain) -> Plain:
         return {"layout": self.lay_out_neighborhood(self.number[self._find(question).name])}

@@ -380,9 +380,8 @@ def label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
         codes, states = pandas.factorize(values)
         return label_codes(name, codes, states)
     if inferred == "empty":
-        if kind == "continuous":
-            return check_numbers(name, np.full(len(values), np.nan))
-        return label_codes(name, np.full(len(values), -1), ())
+        is_number, size = kind == "continuous", len(values)
+        return check_numbers(name, np.full(size, np.nan)) if is_number else label_codes(name, np.full(size, -1), ())
     if inferred in {"integer", "floating", "mixed-integer-float", "decimal"}:
         try:
             floats = np.where(pandas.isna(values), math.nan, values).astype(np.float64)

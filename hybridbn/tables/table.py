@@ -608,9 +608,8 @@ class Table(Rows):
             return False
         for name in self._columns:
             a, b = self.cells(name), other.cells(name)
-            if a.states != b.states or [*map(type, a.states or ())] != [*map(type, b.states or ())]:
-                return False
-            if not np.array_equal(a.array, b.array, equal_nan=a.states is None):
+            alike = a.states == b.states and [*map(type, a.states or ())] == [*map(type, b.states or ())]
+            if not (alike and np.array_equal(a.array, b.array, equal_nan=a.states is None)):
                 return False
         return np.array_equal(self.weights, other.weights)
 

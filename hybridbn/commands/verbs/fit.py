@@ -75,9 +75,8 @@ whoever reads, densities of numbers but for rounding.
         from hybridbn.commands.table_input import TableRequest
         from hybridbn.fitting.base import check_spec
 
-        structure = options.structure
-        if structure == "auto" and options.target is None:
-            structure = "hill_climb"
+        is_open = options.structure == "auto" and options.target is None
+        structure = "hill_climb" if is_open else options.structure
         check_spec(options.potentials)
         build = find_structure(structure)
         if build.structure is None and build.declaration.takes_target and options.target is None:
