@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
 from hybridbn.commands.terminal import Terminal, UsageFault
 from hybridbn.commands.verb import TEXT_OPTIONS, Groups, Verb, list_reading, parse_count
+from hybridbn.registry import LazyModule
+
+_files: LazyModule = LazyModule("hybridbn.tables.formats.files")
+_page: LazyModule = LazyModule("hybridbn.explorer.page")
 
 
 class Explore(Verb):
@@ -57,12 +62,8 @@ nothing where it has none.
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Explore."""
-        import os
-
         from hybridbn.commands.models import parse_evidence, read_model
-        from hybridbn.explorer.page import make_page
         from hybridbn.explorer.responder import Responder
-        from hybridbn.tables.formats.files import write_atomically
 
         if options.port > 65535:
             raise UsageFault(f"--port {options.port}: ports are numbers up to 65535")
@@ -70,11 +71,11 @@ nothing where it has none.
             network = read_model(options.model)
             evidence = parse_evidence(network, options.evidence)
             data = None if options.data is None else _read_data(options, network, terminal)
-            title = os.path.basename(options.model).split(".")[0] or "Bayesian network"
+            title = Path(options.model).name.split(".")[0] or "Bayesian network"
             responder = Responder(network, data, title, options.unknown, evidence)
             if options.html is not None:
-                page = make_page(responder)
-                write_atomically(options.html, page.encode())
+                page = _page.make_page(responder)
+                _files.write_atomically(options.html, page.encode())
                 terminal.note(f"wrote {options.html} ({len(page.encode()) / 1e6:.1f} MB)")
                 return
         _serve(responder, options, terminal)
@@ -90,20 +91,15 @@ def _read_data(options: argparse.Namespace, network: Any, terminal: Terminal) ->
 
 def _serve(responder: Any, options: argparse.Namespace, terminal: Terminal) -> None:
     """Serve the explorer until the user ends it."""
-    import contextlib
-
-    from hybridbn.explorer.page import ExplorerServer
-    from hybridbn.tables.formats.files import open_scratch
-
     try:
-        started = ExplorerServer(responder, options.port)
+        started = _page.ExplorerServer(responder, options.port)
     except OSError as error:
         raise UsageFault(f"--port {options.port}: {error.strerror}; without --port a free one is taken") from error
     with started as server, contextlib.ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
         terminal.show(server.address)
         terminal.note("open this address in a browser, which works once; Ctrl-C ends the server")
         if not options.no_browser and sys.stdout is not None and sys.stdout.isatty():
-            _open_browser(server.address, stack.enter_context(open_scratch()))
+            _open_browser(server.address, stack.enter_context(_files.open_scratch()))
         server.serve_forever()
 
 
@@ -115,10 +111,8 @@ def _open_browser(address: str, folder: Path) -> None:
     import threading
     import webbrowser
 
-    from hybridbn.tables.formats.files import open_private
-
     page = folder / "explorer.html"
-    with open_private(page) as file:
+    with _files.open_private(page) as file:
         file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}">'.encode())
     # a browser in the terminal returns when it is closed
     threading.Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()

@@ -71,7 +71,7 @@ whoever reads, densities of numbers but for rounding.
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Fit."""
-        from hybridbn.commands.models import find_structure, refuse_model_output
+        from hybridbn.commands.models import find_structure, learn_model, refuse_model_output
         from hybridbn.commands.table_input import TableRequest
         from hybridbn.fitting.base import check_spec
 
@@ -85,6 +85,4 @@ whoever reads, densities of numbers but for rounding.
             raise UsageFault("--bins is for formats without continuous nodes, and .hbn holds them; leave it out")
         refuse_model_output(options.input, options.model, options.no_clobber)
         keep_interrupts()
-        from hybridbn.commands.models import learn_model
-
         learn_model(TableRequest.of(options), build, options.potentials, options.model, terminal, bins=options.bins)
