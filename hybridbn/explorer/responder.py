@@ -525,15 +525,14 @@ class Responder:
 
         Cases with the same interventions are one table of evidence, answered in one pass.
         """
-        answers: list[Plain] = [{} for _ in cases]
+        answers: dict[int, Plain] = {}
         groups: dict[tuple[Any, ...], list[int]] = {}
         for i, case in enumerate(cases):
             groups.setdefault(tuple(case.settings.items()), []).append(i)
         for members in groups.values():
             network = cases[members[0]].intervene(self.network)
-            for i, answer in zip(members, self._believe_all(network, [cases[i] for i in members]), strict=True):
-                answers[i] = answer
-        return answers
+            answers |= zip(members, self._believe_all(network, [cases[i] for i in members]), strict=True)
+        return [answers[i] for i in range(len(cases))]
 
     def _believe_all(self, network: Network, cases: Sequence[Case]) -> Iterator[Plain]:
         single = len(cases) == 1

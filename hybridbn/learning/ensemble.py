@@ -183,8 +183,7 @@ class Ensemble:
         With `n_jobs`, members are asked in so many threads at the same time, with the same result.
         """
         chosen = resolve_options("posterior", options, keywords)
-        last = deque(self._add_scores(evidence, chosen), maxlen=1).pop()
-        return self._posterior(last, evidence)
+        return self._posterior(deque(self._add_scores(evidence, chosen), maxlen=1).pop(), evidence)
 
     def staged_posterior(
         self,
@@ -194,8 +193,7 @@ class Ensemble:
         **keywords: Unpack[OptionKeywords],
     ) -> Iterator[DiscretePosterior]:
         """Yield the posteriors after one network, after two, and so on."""
-        chosen = resolve_options("staged_posterior", options, keywords)
-        for total in self._add_scores(evidence, chosen):
+        for total in self._add_scores(evidence, resolve_options("staged_posterior", options, keywords)):
             yield self._posterior(total.copy(), evidence)
 
     def classify(
@@ -231,10 +229,8 @@ class Ensemble:
             raise impossible_evidence(np.flatnonzero(~possible).tolist(), self._is_single(evidence))
 
     def _posterior(self, total: Values, evidence: Any) -> DiscretePosterior:
-        error = np.full(total.shape[1], 1e-12)
-        return DiscretePosterior(
-            self.variable, scipy.special.softmax(total, axis=0), self._is_single(evidence), error, None
-        )
+        shares, error = scipy.special.softmax(total, axis=0), np.full(total.shape[1], 1e-12)
+        return DiscretePosterior(self.variable, shares, self._is_single(evidence), error, None)
 
     @staticmethod
     def _is_single(evidence: Any) -> bool:

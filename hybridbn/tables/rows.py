@@ -313,11 +313,10 @@ class Rows(ABC):
         >>> table.keep(owner, lambda: "made"), table.keep(owner, lambda: "made again")
         ('made', 'made')
         """
-        made = self.remembered.setdefault(_Kept, _Kept()).made
+        made: WeakKeyDictionary[Any, Result] = self.remembered.setdefault(_Kept, _Kept()).made
         if owner not in made:
             made[owner] = make()
-        kept: Result = made[owner]
-        return kept
+        return made[owner]
 
     # -- passes ---------------------------------------------------------------------------------------------------
 
