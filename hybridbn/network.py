@@ -501,8 +501,7 @@ class Network(DirectedGraph):
         """
         from hybridbn.inference.sampling import sample
 
-        chosen = resolve_options("sample", options, keywords, impossible="raise")
-        return sample(self, n, random_state, evidence, chosen)
+        return sample(self, n, random_state, evidence, resolve_options("sample", options, keywords, impossible="raise"))
 
     def explain(self, target: str, evidence: Mapping[str, Any], state: Any = None) -> Explanation:
         """Return the weight of evidence of each finding for a state, by default for the most probable one.
@@ -537,8 +536,9 @@ class Network(DirectedGraph):
         """Return how a posterior depends on every parameter of every table: derivatives, ranges, a tornado picture."""
         from hybridbn.inference.explanations import analyze_sensitivity
 
-        chosen = resolve_options("sensitivity", options, keywords, impossible="raise")
-        return analyze_sensitivity(self, target, evidence, chosen)
+        return analyze_sensitivity(
+            self, target, evidence, resolve_options("sensitivity", options, keywords, impossible="raise")
+        )
 
     def value_of_information(
         self,
