@@ -229,11 +229,8 @@ def _score(model: Completion, target: str, batch: Table, first: int) -> Values:
     """
     column, expected = batch.column(target), _expect_response(model, target, batch)
     known = find_observed(column)
-    if expected.ndim == 1:
-        squares = (column[known] - expected[known]) ** 2
-    else:
-        indicators = column[known, None] == np.arange(expected.shape[1])
-        squares = ((indicators - expected[known]) ** 2).sum(axis=1)
+    true = column[known] if expected.ndim == 1 else column[known, None] == np.arange(expected.shape[1])
+    squares = ((true - expected[known]) ** 2).sum(axis=tuple(range(1, expected.ndim)))
     weights = batch.weights[known]
     likelihood = log_likelihood(model.network, batch, model.options)
     return np.array([float(weights @ squares), float(weights.sum()), likelihood])
