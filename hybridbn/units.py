@@ -194,9 +194,8 @@ class Unit:
     def accepts(self, other: Unit) -> bool:
         """Return whether the numbers of another unit are numbers of this one, too: dates are points in time."""
         points = ("date", "datetime")
-        if not (self.is_time and other.is_time):
-            return self.name == other.name
-        return (self.kind in points) == (other.kind in points)
+        are_times = self.is_time and other.is_time
+        return (self.kind in points) == (other.kind in points) if are_times else self.name == other.name
 
     def parse(self, text: str) -> float | None:
         """Return the number of a text that follows the pattern; None for any other.

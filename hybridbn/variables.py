@@ -72,9 +72,8 @@ def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: in
     >>> encode_configurations([np.array([0, 1, 1]), np.array([2, 0, 1])], (2, 3), 3)
     array([2, 3, 4])
     """
-    if not len(codes):
-        return np.zeros(rows, np.intp)
-    return combine_codes([codes[0].astype(np.intp, copy=False), *codes[1:]], sizes)
+    whole = [column.astype(np.intp, copy=False) for column in codes[:1]]
+    return combine_codes([*whole, *codes[1:]], sizes) if whole else np.zeros(rows, np.intp)
 
 
 def find_observed(column: Codes | Values) -> NDArray[np.bool_]:

@@ -309,6 +309,5 @@ def _select_rows(data: Any, rows: NDArray[np.intp]) -> Any:
         return data.iloc[rows]
     if hasattr(data, "take") and not isinstance(data, np.ndarray):
         return data.take(rows)
-    if hasattr(data, "shape") or type(data).__module__.startswith("polars"):
-        return data[rows]
-    return [data[row] for row in rows]
+    takes_rows = hasattr(data, "shape") or type(data).__module__.startswith("polars")
+    return data[rows] if takes_rows else [data[row] for row in rows]

@@ -650,9 +650,8 @@ def find_multiple(tally: Tally) -> float | None:
         return None
     units = np.unique(np.round(tally.values * 10.0**decimals)).astype(np.int64)
     step = int(np.gcd.reduce(units))
-    if step < 2 or math.log(step) * (len(units) - 1) < -math.log(CHANCE):
-        return None
-    return float(np.round(step * 10.0**-decimals, decimals))
+    is_found = step >= 2 and math.log(step) * (len(units) - 1) >= -math.log(CHANCE)
+    return float(np.round(step * 10.0**-decimals, decimals)) if is_found else None
 
 
 def find_support(tally: Tally) -> tuple[float, float]:

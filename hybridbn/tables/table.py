@@ -273,9 +273,8 @@ class Table(Rows):
         """
         if isinstance(key, str):
             return self.column(key)
-        if isinstance(key, list | tuple) and key and all(isinstance(name, str) for name in key):
-            return self.select(key)
-        return self.take(key)
+        has_names = isinstance(key, list | tuple) and key and all(isinstance(name, str) for name in key)
+        return self.select(key) if has_names else self.take(key)
 
     def raw(self, name: str) -> NDArray[Any]:
         """Return a column's values as Python objects, as they were given; None where a cell is missing.

@@ -150,9 +150,8 @@ class BuilderLearner:
         Where a family can't be learned from these draws, the network stays as it is until the next ones.
         """
         try:
-            if any(name not in completed for name in network):
-                return self.build(completed)
-            return fit_available(network, completed, self.potentials)
+            has_hidden = any(name not in completed for name in network)
+            return self.build(completed) if has_hidden else fit_available(network, completed, self.potentials)
         except TableError:
             return network
 
@@ -287,9 +286,8 @@ class DataAugmentation:
     def _count_rounds(self, remaining: float, least: int, most: int) -> int:
         """Return the number of rounds after which at most this share of a deviation remains, in the slowest arc."""
         lost = self._find_lost_information()
-        if lost >= 1:
-            return most
-        return int(np.clip(math.ceil(math.log(remaining) / math.log(max(lost, 1e-9))), least, most))
+        rounds = math.ceil(math.log(remaining) / math.log(max(lost, 1e-9))) if lost < 1 else most
+        return int(np.clip(rounds, least, most))
 
     def _find_lost_information(self) -> float:
         """Return the greatest share of rows in which a column, or one of the two columns of an arc, is missing.
