@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -40,7 +40,7 @@ from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator
 from hybridbn.potentials.base import Axes, Potential, draw_codes
-from hybridbn.variables import Codes, Discrete, Values, Variable
+from hybridbn.variables import Codes, Discrete, Values, Variable, encode_configurations
 
 FEW = 8
 """Up to this number of variables are drawn in the order of the network, parents before children."""
@@ -299,9 +299,7 @@ class _TableSampler:
         drawn: dict[str, NDArray[np.intp]] = {}
         for scope, table in zip(part.problem.scopes, part.tables, strict=True):
             *above, name = scope
-            index: NDArray[np.intp] = np.zeros(len(rows), dtype=np.intp)
-            for other, size in zip(above, table.shape, strict=False):
-                index = index * size + drawn[other]
+            index = encode_configurations([drawn[other] for other in above], table.shape[: len(above)], len(rows))
             # rows of the solution stand last but one, states last
             flat = np.moveaxis(table, -2, -1).reshape(-1, table.shape[-2])
             codes = drawn[name] = draw_codes(flat, index * table.shape[-1] + number, self._level[name][rows])
@@ -346,26 +344,6 @@ _CHUNK = 2**22
 """Numbers in the largest temporary array."""
 
 
-class _WeighedConfigurations(NamedTuple):
-    """Rows in which the same columns are missing: the weights (rows, steps) of configurations, counted from the first.
-
-    The weights are proportional to probabilities.
-    """
-
-    names: tuple[str, ...]
-    rows: Codes
-    steps: Codes
-    weights: Values
-
-
-class _Cases(NamedTuple):
-    """Configurations of rows, and their probabilities; rows ascend."""
-
-    row: Codes
-    configuration: Codes
-    weight: Values
-
-
 @dataclass(frozen=True, eq=False)
 class ConditionalGaussian:
     """A network of discrete columns and one normal distribution of the numbers for each configuration of some of them.
@@ -399,7 +377,7 @@ class ConditionalGaussian:
         """
         from scipy.special import ndtri
 
-        rows, values, known = evidence.rows, self._values(evidence), self._known_codes(evidence)
+        rows, values, known = evidence.rows, self._values(evidence), evidence.evidence(self.discrete).findings
         configuration = self._draw_configurations(known, values, levels, options)
         noise = ndtri(np.array([levels[name] for name in self.numbers]).reshape(len(self.numbers), rows).T)
         drawn = self._draw_numbers(values, configuration, noise)
@@ -417,49 +395,56 @@ class ConditionalGaussian:
         wanted : sequence of str
             Columns; what is returned says nothing of rows in which one is observed.
         """
-        rows, values, known = evidence.rows, self._values(evidence), self._known_codes(evidence)
+        rows, values, known = evidence.rows, self._values(evidence), evidence.evidence(self.discrete).findings
         first = self._first_configurations(known, rows)
         parts = list(self._weigh_configurations(known, values, options))
-        weighed = np.concatenate([np.zeros(0, dtype=np.intp), *(part.rows for part in parts)])
-        whole = np.setdiff1d(np.arange(rows), weighed)
-        row, configuration, weight = [whole], [first[whole]], [np.ones(len(whole))]
-        for part in parts:
-            weights = part.weights / part.weights.sum(axis=1, keepdims=True)
-            own, step = np.nonzero(weights > _NEGLIGIBLE)
-            row.append(part.rows[own])
-            configuration.append(first[part.rows[own]] + part.steps[step])
-            weight.append(weights[own, step])
-        order = np.argsort(np.concatenate(row), kind="stable")
-        cases = _Cases(*(np.concatenate(column)[order] for column in (row, configuration, weight)))
-        return {**self._expect_numbers(values, cases), **self._expect_states(known, wanted, cases, rows, options)}
+        whole = np.setdiff1d(np.arange(rows), np.concatenate([np.zeros(0, np.intp), *(own for _, own, _, _ in parts)]))
+        cases = [(whole, first[whole], np.ones(len(whole)))]
+        for _, own, steps, weights in parts:
+            shares = weights / weights.sum(axis=1, keepdims=True)
+            place, step = np.nonzero(shares > _NEGLIGIBLE)
+            cases.append((own[place], first[own[place]] + steps[step], shares[place, step]))
+        columns = [np.concatenate(column) for column in zip(*cases, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        row, configuration, weight = (column[order] for column in columns)
+        expected = self._expect_numbers(values, row, configuration, weight)
+        return expected | self._expect_states(known, wanted, row, configuration, weight, rows, options)
 
-    def _expect_numbers(self, values: Values, cases: _Cases) -> dict[str, Values]:
+    def _expect_numbers(self, values: Values, row: Codes, configuration: Codes, weight: Values) -> dict[str, Values]:
+        """Return the expectations of numbers from the configurations of rows, which ascend, and their weights."""
         expected, hidden = np.zeros(values.shape), np.isnan(values)
-        for part in solve_conditionals(self.regressions, cases.configuration, cases.row, values, hidden):
-            places = cases.row[part.cases][:, None] * values.shape[1] + part.columns[part.system]
-            weighted = cases.weight[part.cases][:, None] * part.mean[..., 0]
+        for part in solve_conditionals(self.regressions, configuration, row, values, hidden):
+            places = row[part.cases][:, None] * values.shape[1] + part.columns[part.system]
+            weighted = weight[part.cases][:, None] * part.mean[..., 0]
             expected += np.bincount(places.ravel(), weighted.ravel(), expected.size).reshape(expected.shape)
         expected = np.where(hidden, expected, values)
         return {name: expected[:, column] for column, name in enumerate(self.numbers)}
 
     def _expect_states(
-        self, known: Mapping[str, Finding], wanted: Sequence[str], cases: _Cases, rows: int, options: Options
+        self,
+        known: Mapping[str, Finding],
+        wanted: Sequence[str],
+        row: Codes,
+        configuration: Codes,
+        weight: Values,
+        rows: int,
+        options: Options,
     ) -> dict[str, Values]:
-        given = self._read_configurations(cases.configuration)
-        findings = {name: finding.take(cases.row) for name, finding in known.items()} | given
+        given = self._read_configurations(configuration)
+        findings = {name: finding.take(row) for name, finding in known.items()} | given
         expected: dict[str, Values] = {}
         for variable in self.given:
             if variable.name in wanted:
-                place = cases.row * len(variable) + given[variable.name].values
-                table = np.bincount(place, cases.weight, rows * len(variable)).astype(np.float64)
+                place = row * len(variable) + given[variable.name].values
+                table = np.bincount(place, weight, rows * len(variable)).astype(np.float64)
                 expected[variable.name] = np.asarray(table.reshape(rows, len(variable)))
         others = [name for name in wanted if name in self.discrete and name not in expected]
         if others:
-            evidence = Evidence(findings, len(cases.row), single=False)
+            evidence = Evidence(findings, len(row), single=False)
             read = read_relevant_evidence(self.discrete, evidence, others)
             for name, answer in zip(others, infer_posteriors(self.discrete, others, read, options), strict=True):
-                probabilities = answer.probabilities.T * cases.weight
-                expected[name] = np.array([np.bincount(cases.row, own, rows) for own in probabilities]).T
+                probabilities = answer.probabilities.T * weight
+                expected[name] = np.array([np.bincount(row, own, rows) for own in probabilities]).T
         return expected
 
     def draw_within(
@@ -484,11 +469,10 @@ class ConditionalGaussian:
             From the number of a sweep to uniform numbers, as in `draw`.
         """
         hidden = np.isnan(self._values(evidence))
-        low = np.array([bounds.get(name, (-np.inf, np.inf))[0] for name in self.numbers])
-        high = np.array([bounds.get(name, (-np.inf, np.inf))[1] for name in self.numbers])
+        low, high = np.array([bounds.get(name, (-np.inf, np.inf)) for name in self.numbers]).T
         values = np.array([start[name] for name in self.numbers], dtype=np.float64).T
         values = np.where(hidden, np.clip(values, low, high), values)
-        known = self._known_codes(evidence)
+        known = evidence.evidence(self.discrete).findings
         configuration: Codes = np.zeros(evidence.rows, dtype=np.intp)
         pairs = [(self.numbers.index(lesser), self.numbers.index(greater)) for lesser, greater in orders]
         for sweep in range(_SWEEPS):
@@ -497,12 +481,10 @@ class ConditionalGaussian:
             for column, name in enumerate(self.numbers):
                 center = self.conditional_mean(column, values, configuration)
                 spread = 1 / np.sqrt(self.regressions.gram[self.regressions.kind[configuration], column, column])
-                least, most = np.full(len(values), low[column]), np.full(len(values), high[column])
-                for lesser, greater in pairs:
-                    if greater == column:
-                        least = np.maximum(least, values[:, lesser])
-                    elif lesser == column:
-                        most = np.minimum(most, values[:, greater])
+                below = [values[:, lesser] for lesser, greater in pairs if greater == column]
+                above = [values[:, greater] for lesser, greater in pairs if lesser == column]
+                least = np.max([np.full(len(values), low[column]), *below], axis=0)
+                most = np.min([np.full(len(values), high[column]), *above], axis=0)
                 # a start that breaks an order leaves no room for one of the two until the other has moved
                 rows = np.flatnonzero(hidden[:, column] & (least < most))
                 a, b = ((ends[rows] - center[rows]) / spread[rows] for ends in (least, most))
@@ -515,10 +497,6 @@ class ConditionalGaussian:
         own = self.regressions.gram[self.regressions.kind[configuration], column]
         pull = np.einsum("rj,rj->r", own, values - self.regressions.means[configuration])
         return np.asarray(values[:, column] - pull / own[:, column])
-
-    def _known_codes(self, evidence: Evidence) -> dict[str, Finding]:
-        """Return what is known of discrete columns."""
-        return {name: finding for name, finding in evidence.findings.items() if name in self.discrete}
 
     def _read_configurations(self, configuration: Codes) -> dict[str, Finding]:
         """Return the states of the given columns in each row's configuration."""
@@ -553,27 +531,26 @@ class ConditionalGaussian:
         return {**filled, **{name: values[:, column] for column, name in enumerate(self.numbers)}}
 
     def _draw_configurations(
-        self, known: dict[str, Finding], values: Values, levels: dict[str, Values], options: Options
+        self, known: Mapping[str, Finding], values: Values, levels: dict[str, Values], options: Options
     ) -> Codes:
         """Draw the configuration of the given columns from its posterior; observed ones stay."""
         result = self._first_configurations(known, len(values))
-        for part in self._weigh_configurations(known, values, options):
-            uniforms = levels[part.names[0]][part.rows]
-            result[part.rows] += part.steps[draw_codes(part.weights, np.arange(len(part.rows)), uniforms)]
+        for names, own, steps, weights in self._weigh_configurations(known, values, options):
+            result[own] += steps[draw_codes(weights, np.arange(len(own)), levels[names[0]][own])]
         return result
 
     def _first_configurations(self, known: Mapping[str, Finding], rows: int) -> Codes:
         """Return the configuration of each row with the first state for what is missing."""
-        result: Codes = np.zeros(rows, dtype=np.intp)
-        for variable in self.given:
-            codes = known[variable.name].values.astype(np.intp) if variable.name in known else np.zeros(1, np.intp)
-            result = result * len(variable) + np.maximum(codes, 0)
-        return result
+        none = np.zeros(rows, np.intp)
+        codes = [np.maximum(known[v.name].values, 0) if v.name in known else none for v in self.given]
+        return encode_configurations(codes, [len(variable) for variable in self.given], rows)
 
     def _weigh_configurations(
-        self, known: dict[str, Finding], values: Values, options: Options
-    ) -> Iterator[_WeighedConfigurations]:
-        """Yield the posterior probabilities of the configurations of rows in which given columns are missing."""
+        self, known: Mapping[str, Finding], values: Values, options: Options
+    ) -> Iterator[tuple[tuple[str, ...], Codes, Codes, Values]]:
+        """Yield given columns, the rows in which these are missing, the steps from the first configuration to those
+        that are possible, and weights (rows, steps) in proportion to the posterior probabilities.
+        """
         rows, names = len(values), [variable.name for variable in self.given]
         sizes = [len(variable) for variable in self.given]
         strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
@@ -585,9 +562,8 @@ class ConditionalGaussian:
         impossible: list[int] = []
         for missing in np.unique(pattern[pattern > 0]).tolist():
             places = [place for place in range(len(names)) if missing >> place & 1]
-            steps = np.zeros(1, dtype=np.intp)
-            for place in places:
-                steps = (steps[:, None] + strides[place] * np.arange(sizes[place])).ravel()
+            strided = [strides[place] * np.arange(sizes[place]) for place in places]
+            steps: Codes = np.sum(np.meshgrid(*strided, indexing="ij"), axis=0).ravel()
             concerned = np.flatnonzero(pattern == missing)
             step = max(_CHUNK // (len(steps) * (len(self.numbers) + 1)), 1)
             for start in range(0, len(concerned), step):
@@ -600,11 +576,11 @@ class ConditionalGaussian:
                 impossible.extend(own[~np.isfinite(best)].tolist())
                 with np.errstate(invalid="ignore"):
                     weights = np.exp(logs - best[:, None])
-                yield _WeighedConfigurations(absent, own, steps, weights)
+                yield absent, own, steps, weights
         if impossible:
             raise impossible_evidence(sorted(impossible), single=False)
 
-    def _prior(self, names: list[str], known: dict[str, Finding], rows: Codes, options: Options) -> Values:
+    def _prior(self, names: list[str], known: Mapping[str, Finding], rows: Codes, options: Options) -> Values:
         """Return the log probabilities of all states of some columns given the other discrete ones: (rows, states)."""
         rest = {name: finding for name, finding in known.items() if name not in names}
         read = read_relevant_evidence(self.discrete, Evidence(rest, 0, single=False).take(rows, len(rows)), names)
