@@ -277,7 +277,7 @@ class _RepeatedPosterior(LazyPosterior):
         summary: Values,
         log_evidence: Any,
     ) -> None:
-        super().__init__(variable, len(distinct_rows))
+        super().__init__(variable, len(distinct_rows), self._ask_blocks)
         self._log_evidence = log_evidence
         self._density_of, self._distinct_rows, self._marked = density_of, distinct_rows, marked
         self._summary = summary
@@ -297,7 +297,7 @@ class _RepeatedPosterior(LazyPosterior):
         distinct_rows = np.arange(answer.distinct.rows) if answer.distinct_rows is None else answer.distinct_rows
         return cls(variable, density_of, distinct_rows, answer.marked, summary, None)
 
-    def ask(self, question: PartQuestion[Result]) -> Iterator[tuple[NDArray[np.intp], Result]]:
+    def _ask_blocks(self, question: PartQuestion[Result]) -> Iterator[tuple[NDArray[np.intp], Result]]:
         """Yield the places of each block of rows, and what a function gives of their posterior."""
         # equal rows come together, so that they are worked out once
         order = np.argsort(self._distinct_rows, kind="stable")

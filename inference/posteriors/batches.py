@@ -156,12 +156,8 @@ class _BatchedContinuous(LazyPosterior):
     """Densities in rows that are read in passes, each question making one."""
 
     def __init__(self, variable: Continuous, batches: _Batches) -> None:
-        super().__init__(variable, len(batches.rows))
+        super().__init__(variable, len(batches.rows), batches.ask)
         self._batches = batches
-
-    def ask(self, question: PartQuestion[Result]) -> Iterator[tuple[NDArray[np.intp], Result]]:
-        """Yield the places of each batch's rows, and what a function gives of their posterior."""
-        return self._batches.ask(question)
 
     def batches(self) -> Iterator[ContinuousPosterior]:
         """Yield the posteriors of consecutive rows."""

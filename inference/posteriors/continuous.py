@@ -419,20 +419,18 @@ class Density(ContinuousPosterior):
 Result = TypeVar("Result")
 PartQuestion: TypeAlias = Callable[[Any, NDArray[np.intp]], Result]
 """From a posterior and the places of its rows to what is asked of it."""
+_Ask: TypeAlias = Callable[[PartQuestion[Any]], Iterator[tuple[NDArray[np.intp], Any]]]
+"""Yields the places of each part's rows, and what a function gives of their posterior."""
 
 
 class LazyPosterior(ContinuousPosterior):
     """Densities of a batch that are made part by part, when they are asked for; error, mean and variance are kept."""
 
-    def __init__(self, variable: Continuous, rows: int) -> None:
+    def __init__(self, variable: Continuous, rows: int, ask: _Ask) -> None:
         self.variable = variable
         self.single: bool = False
-        self._count = rows
-        self._log_evidence = partial(gather, self.ask, list_log_evidence, (3, rows))
-
-    @abstractmethod
-    def ask(self, question: PartQuestion[Result]) -> Iterator[tuple[NDArray[np.intp], Result]]:
-        """Yield the places of each part's rows, and what a function gives of their posterior."""
+        self._count, self._ask = rows, ask
+        self._log_evidence = partial(gather, ask, list_log_evidence, (3, rows))
 
     @property
     def _rows(self) -> int:
@@ -441,7 +439,7 @@ class LazyPosterior(ContinuousPosterior):
     @cached_property
     def _summary(self) -> Values:
         """The error, the mean and the variance of each row (3, rows)."""
-        return gather(self.ask, _summarize, (3, self._count))
+        return gather(self._ask, _summarize, (3, self._count))
 
     _error: Any = property(lambda self: self._summary[0])
     _point_cells: Any = property(lambda self: self.select_rows(np.arange(1)).point_cells if self._count else NO_POINTS)
@@ -452,7 +450,7 @@ class LazyPosterior(ContinuousPosterior):
     def _by_rows(self, method: str, x: Values) -> Values:
         # points that all rows share are sent to the rows as one column
         points = x[:, :1] if not x.strides[-1] else x
-        return gather(self.ask, partial(_evaluate, method, points), x.shape)
+        return gather(self._ask, partial(_evaluate, method, points), x.shape)
 
     def knots(self) -> tuple[Values, Values]:
         """Refuse, as rows of different parts may have different numbers of them."""
@@ -462,7 +460,7 @@ class LazyPosterior(ContinuousPosterior):
         """Return some rows, whose densities are kept."""
         chosen: list[tuple[NDArray[np.intp], ContinuousPosterior]] = []
         left = len(rows)
-        for places, answer in self.ask(return_posterior) if left else ():
+        for places, answer in self._ask(return_posterior) if left else ():
             position = np.searchsorted(places, rows)
             inside = np.flatnonzero(places[np.minimum(position, len(places) - 1)] == rows)
             if len(inside):
@@ -470,27 +468,19 @@ class LazyPosterior(ContinuousPosterior):
             left -= len(inside)
             if not left:
                 break
-        return chosen[0][1] if len(chosen) == 1 else _Selection(self.variable, chosen, len(rows))
+        return (
+            chosen[0][1] if len(chosen) == 1 else LazyPosterior(self.variable, len(rows), partial(_ask_parts, chosen))
+        )
 
 
-class _Selection(LazyPosterior):
-    """Densities of some rows in parts, whose forms may differ, with the places of their rows."""
-
-    def __init__(
-        self, variable: Continuous, parts: Sequence[tuple[NDArray[np.intp], ContinuousPosterior]], rows: int
-    ) -> None:
-        super().__init__(variable, rows)
-        self._parts = parts
-
-    def ask(self, question: PartQuestion[Result]) -> Iterator[tuple[NDArray[np.intp], Result]]:
-        return ((places, question(answer, places)) for places, answer in self._parts)
+def _ask_parts(
+    parts: Sequence[tuple[NDArray[np.intp], ContinuousPosterior]], question: PartQuestion[Result]
+) -> Iterator[tuple[NDArray[np.intp], Result]]:
+    """Ask densities of some rows in parts, whose forms may differ, with the places of their rows."""
+    return ((places, question(answer, places)) for places, answer in parts)
 
 
-def gather(
-    ask: Callable[[PartQuestion[Values]], Iterator[tuple[NDArray[np.intp], Values]]],
-    question: PartQuestion[Values],
-    shape: tuple[int, ...],
-) -> Values:
+def gather(ask: _Ask, question: PartQuestion[Values], shape: tuple[int, ...]) -> Values:
     """Return numbers (..., rows) of all rows, of which a function yields the places of each part and its numbers."""
     result = np.empty(shape)
     for places, values in ask(question):
