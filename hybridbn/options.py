@@ -67,10 +67,11 @@ def check_choice(
         raise error(f"{what} must be {', '.join(others)} or {last}, not {value!r:.80}{hint}")
 
 
-def check_level(level: object) -> None:
-    """Refuse what is no probability of an interval."""
+def check_level(level: Any) -> list[float]:
+    """Refuse what is no probability of an interval; return the levels of the quantiles between which it is central."""
     if not isinstance(level, Real) or not 0 < level < 1:  # type: ignore[operator]
         raise TableError(f"the probability of an interval lies between 0 and 1; found {level!r}")
+    return [(1 - level) / 2, (1 + level) / 2]  # type: ignore[operator]
 
 
 def make_generator(random_state: Any) -> np.random.Generator:

@@ -241,13 +241,10 @@ class Effect:
 
     def interval(self, level: float = 0.9, value: Any = None, base: Any = None) -> Any:
         """Return the ends of the central interval that holds this share of the networks' differences."""
-        check_level(level)
+        ends = check_level(level)
         if len(self.draws) < 2:
             raise TableError("an interval needs the effects of several networks; give effect() a list of draws")
-        differences = self._differences(value, base)
-        return self._by_state(
-            np.moveaxis(np.quantile(differences, [(1 - level) / 2, (1 + level) / 2], axis=0), 0, -1), 1
-        )
+        return self._by_state(np.moveaxis(np.quantile(self._differences(value, base), ends, axis=0), 0, -1), 1)
 
     def _differences(self, value: Any, base: Any) -> Values:
         along = self.draws.ndim - 1 - isinstance(self.on, Discrete)
@@ -765,8 +762,7 @@ class Counterfactual:
 
     def interval(self, level: float = 0.9) -> Any:
         """Return the ends of the central interval that holds this probability: (2,), or (rows, 2)."""
-        check_level(level)
-        return self.quantile([(1 - level) / 2, (1 + level) / 2])
+        return self.quantile(check_level(level))
 
     def _ask(self, what: str, of_draws: Any, *arguments: Any) -> Any:
         if isinstance(self.variable, Discrete):

@@ -285,8 +285,7 @@ class Posterior(Batch):
 
     def interval(self, level: float = 0.9) -> Any:
         """Return the ends of the central interval that holds this probability: (2,), or (rows, 2)."""
-        check_level(level)
-        return self.quantile([(1 - level) / 2, (1 + level) / 2])
+        return self.quantile(check_level(level))
 
     def _read(self, values: ArrayLike, what: str) -> Values:
         """Return values that a user gives as numbers."""
