@@ -21,7 +21,7 @@ from hybridbn.inference.elimination.factors import FactorSource
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.gaussian_conditioning import Conditional, OneSystem, Regressions, solve_conditionals
 from hybridbn.potentials.base import PointCells, Potential
-from hybridbn.variables import Codes, Discrete, Values
+from hybridbn.variables import Codes, Discrete, Values, encode_configurations
 
 MOST_KEPT_NUMBERS = 1 << 16
 """Numbers in regressions that are kept with the component."""
@@ -288,10 +288,11 @@ class GaussianComponent(FactorSource):
                 states = self._list_states(first, min(first + block, count))
                 configuration, row = self._find_allowed(evidence, some, states)
                 if everything is not None:
-                    index = np.zeros(len(row), dtype=np.intp)
-                    for name, size in self._sizes.items():
-                        code = states[name][configuration] if name in states else codes[known.index(name)][row]
-                        index = index * size + code
+                    every = [
+                        states[name][configuration] if name in states else codes[known.index(name)][row]
+                        for name in self._discrete
+                    ]
+                    index = encode_configurations(every, [len(v) for v in self._discrete.values()], len(row))
                     yield _Cases(everything, index, configuration, row, values, hidden)
                     continue
                 seen, which = codes[:, None], np.zeros(len(some), dtype=np.intp)
@@ -325,11 +326,6 @@ class GaussianComponent(FactorSource):
         return dict(zip(self._hidden_discrete, codes, strict=True))
 
     @cached_property
-    def _sizes(self) -> dict[str, int]:
-        """The numbers of states of the discrete parents."""
-        return {name: len(variable) for name, variable in self._discrete.items()}
-
-    @cached_property
     def _discrete(self) -> dict[str, Discrete]:
         """The discrete parents, by name."""
         return {v.name: v for p in self.potentials for v in p.parents if isinstance(v, Discrete)}
@@ -357,12 +353,12 @@ class GaussianComponent(FactorSource):
     @cached_property
     def _all_regressions(self) -> Regressions | None:
         """The regressions of all configurations; None where these are many."""
-        sizes = list(self._sizes.values())
+        sizes = [len(variable) for variable in self._discrete.values()]
         count = math.prod(sizes)
         if count * self._width > MOST_KEPT_NUMBERS:
             return None
         states = np.unravel_index(np.arange(count), sizes) if sizes else ()
-        return self._regressions(dict(zip(self._sizes, states, strict=True)), (count,), kept=True)
+        return self._regressions(dict(zip(self._discrete, states, strict=True)), (count,), kept=True)
 
     def _regressions(self, states: Mapping[str, Codes], shape: tuple[int, ...], *, kept: bool) -> Regressions:
         columns = (*self.closed, *self._outside, *self._with_nodes)
