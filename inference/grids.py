@@ -366,9 +366,7 @@ def _refine_cells(
         needs[name] = (look.keep[:, left] * (1 + look.split[:, left])).sum(axis=0)
         needs[name] += sum(len(LONGER) * longer[left] for longer in look.longer or ())
     capacity = {name: 8 * -(-np.maximum(need, 1) // 8) for name, need in needs.items()}
-    over = np.zeros(len(left), dtype=bool)
-    for count in capacity.values():
-        over |= count > MOST_CELLS
+    over = np.any([count > MOST_CELLS for count in capacity.values()], axis=0)
     for names in _cliques(problem):
         if sum(name in capacity for name in names) > 1:
             over |= table_size(problem, names, capacity) > budget
@@ -471,9 +469,7 @@ def _lay_first_cells(
         points = [ruler.mark(np.linspace(0.0, 1.0, start_cells(problem) + 1))]
         for potential in touching:
             breaks = potential.breaks(name, ranges_of_others(potential, name, places))
-            if len(breaks):
-                breaks = breaks if breaks.ndim == 2 else np.broadcast_to(breaks[:, None], (len(breaks), evidence.rows))
-                points.append(np.clip(breaks, low, high))
+            points.append(np.clip(breaks if breaks.ndim == 2 else breaks[:, None], low, high))
         variable = touching[0].variable(name)
         assert isinstance(variable, Continuous)
         least, most = clip_to_support(problem, variable, nowhere, -nowhere, evidence)
@@ -607,10 +603,8 @@ class SharedGrid:
         marginals : of each variable with nodes the rows in which it is hidden, and the marginals in these
         """
         pulls = find_pulls(problem, evidence)
-        inside = np.ones(evidence.rows, dtype=bool)
-        for name in problem.nodes:
-            if name in pulls:
-                inside &= ~pulls[name].out_of_reach
+        out = [pulls[name].out_of_reach for name in problem.nodes if name in pulls]
+        inside = ~np.any([np.zeros(evidence.rows, dtype=bool), *out], axis=0)
         seen = self._assess_each(marginals, inside, tolerance)
         if seen.fine.all():
             return seen
@@ -654,30 +648,23 @@ def make_shared_grid(problem: Problem, tolerance: float, max_bytes: float) -> Sh
         return None
     cells: dict[str, Values] = {}
     reaches = find_prior_reaches(problem)
-    most_cells = _most_cells(problem)
     for name in problem.nodes:
         if name not in reaches:
             return None
         low, high = reaches[name].low, reaches[name].high
         if not (np.isfinite(low) and np.isfinite(high) and 0 < high - low < 1e100):
             return None
-        edges = _first_edges(problem, name, low, high)
-        if len(edges) - 1 > most_cells:
-            return None
-        cells[name] = edges
-    if _largest_factor(problem, _axes(problem, cells)) > SHARED_MOST_AT_FIRST:
+        cells[name] = _first_edges(problem, name, low, high)
+    if _is_too_large(problem, cells, SHARED_MOST_AT_FIRST):
         return None
     static = tuple(source for source in problem.shared if source.static)
     for _ in range(SHARED_ROUNDS):
-        axes = _axes(problem, cells)
-        if _largest_factor(problem, axes) > MOST_TABLE:
-            return None
-        fresh = _refine_for_prior(static, axes, cells, tolerance, max_bytes / 16)
+        fresh = _refine_for_prior(static, _axes(problem, cells), cells, tolerance, max_bytes / 16)
         if fresh is None:
             break
-        if max(map(len, fresh.values())) > most_cells + 1:
-            return None
         cells = fresh
+        if _is_too_large(problem, cells, MOST_TABLE):
+            return None
     grid = _make_grid(problem, cells, reaches)
     return grid if grid.count_rows_within(max_bytes) else None
 
@@ -691,8 +678,7 @@ def refine_shared_grid(
     if grid.refinements >= MOST_REFINEMENTS or not any(split.any() for split in splits.values()):
         return None
     edges = {name: _halve_cells(cells, splits[name]) if name in splits else cells for name, cells in grid.edges.items()}
-    most_cells = _most_cells(problem)
-    if max(map(len, edges.values())) > most_cells + 1 or _largest_factor(problem, _axes(problem, edges)) > MOST_TABLE:
+    if _is_too_large(problem, edges, MOST_TABLE):
         return None
     finer = _make_grid(problem, edges, grid.reaches, grid.refinements + 1)
     return finer if finer.count_rows_within(max_bytes) else None
@@ -765,8 +751,11 @@ def _find_largest(axes: Mapping[str, Axis], scopes: Iterable[Sequence[str]]) -> 
     return max((math.prod(float(axes[name].size) for name in names) for names in scopes), default=1.0)
 
 
-def _largest_factor(problem: Problem, axes: Mapping[str, Axis]) -> float:
-    return _find_largest(axes, [factor.names for factor in problem.factors])
+def _is_too_large(problem: Problem, cells: Mapping[str, Values], most: float) -> bool:
+    """Tell whether a grid has too many cells of a variable, or more than `most` in a factor."""
+    factors = [factor.names for factor in problem.factors]
+    longest = max(map(len, cells.values()), default=0)
+    return longest > _most_cells(problem) + 1 or _find_largest(_axes(problem, cells), factors) > most
 
 
 def _refine_for_prior(
@@ -787,13 +776,12 @@ def _refine_for_prior(
         return None
     nothing = Evidence({}, 1, single=False)
     tables = program.run({number: source.values(axes, nothing)[0] for number, source in enumerate(static)})
-    fresh, changed = {}, False
+    fresh = {}
     for name, table in zip(names, tables, strict=True):
         edges = cells[name]
         axis = node_axis(edges[:-1, None], edges[1:, None])
         with np.errstate(divide="ignore"):
             logs = np.log(table)
         split = assess_cells(logs[:, None], axis, tolerance).split[:, 0]
-        changed |= bool(split.any())
         fresh[name] = _halve_cells(edges, split)
-    return fresh if changed else None
+    return fresh if any(len(edges) > len(cells[name]) for name, edges in fresh.items()) else None
