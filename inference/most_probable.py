@@ -272,20 +272,14 @@ def _search_around(
         least = {name: CONVERGED * width for name, width in spread.items()}
         for number in range(ROUNDS):
             centers = _centers(problem, axes, best, movable, part.rows)
-            moved = {name: centers[name] + GRID[:, None] * spread[name] for name in movable}
             for name in movable:
-                moved[name] = problem.potentials[name].point_cells.snap(moved[name])
-                low, high = problem.potentials[name].child.domain  # type: ignore[union-attr]
-                moved[name] = np.clip(moved[name], low, high)
-                finding = part.finding(name)
-                if finding is not None:
-                    moved[name] = finding.clip(moved[name])
-            for name, points in moved.items():
+                potential, finding = problem.potentials[name], part.finding(name)
+                points = potential.point_cells.snap(centers[name] + GRID[:, None] * spread[name])
+                points = np.clip(points, *potential.child.domain)  # type: ignore[union-attr]
+                points = points if finding is None else finding.clip(points)
                 axes[name] = NodeAxis(points[:1], points[-1:], points, np.ones_like(points))
-            if number < TIE_ROUNDS:
-                best, tied = _settle_ties(problem, axes, part, rows, maximized)
-            else:
-                best, tied = _find_best(problem, axes, part, rows, maximized)
+            find = _settle_ties if number < TIE_ROUNDS else _find_best
+            best, tied = find(problem, axes, part, rows, maximized)
             fresh = _centers(problem, axes, best, movable, part.rows)
             open_rows = np.zeros(part.rows, dtype=bool)
             for name in movable:
@@ -379,11 +373,8 @@ def polish_modes(heights: Callable[[Values], Values], start: Values, width: Valu
     """
     count, rows = start.shape
     pairs = list(combinations(range(count), 2))
-    offsets = np.zeros((1 + 2 * count + len(pairs), count))
-    for i in range(count):
-        offsets[1 + i, i], offsets[1 + count + i, i] = 1, -1
-    for number, pair in enumerate(pairs):
-        offsets[1 + 2 * count + number, list(pair)] = 1
+    each = np.eye(count)
+    offsets = np.array([np.zeros(count), *each, *-each, *(each[i] + each[j] for i, j in pairs)])
     place, step, reached = start.copy(), STEP * width, heights(start[:, None])[0]
     for _ in range(NEWTON_ROUNDS):
         values = heights(place[:, None] + offsets.T[:, :, None] * step[:, None])
@@ -391,8 +382,7 @@ def polish_modes(heights: Callable[[Values], Values], start: Values, width: Valu
         with np.errstate(invalid="ignore"):
             slope = (above - below) / 2
             curvature = np.zeros((rows, count, count))
-            for i in range(count):
-                curvature[:, i, i] = above[i] - 2 * middle + below[i]
+            curvature[:, np.arange(count), np.arange(count)] = (above - 2 * middle + below).T
             for number, (i, j) in enumerate(pairs):
                 mixed = values[1 + 2 * count + number] - above[i] - above[j] + middle
                 curvature[:, i, j] = curvature[:, j, i] = mixed
@@ -512,9 +502,7 @@ class _Search:
 
     def complete(self) -> _Completion:
         """Return the best completion, exact in slices."""
-        if self._options.beyond == "slice":
-            return self._try_all()
-        return self._try_drawn()
+        return self._try_all() if self._options.beyond == "slice" else self._try_drawn()
 
     def _try_all(self) -> _Completion:
         sizes, allowed = self._problem.sizes, self._options.cells_per_row
