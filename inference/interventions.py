@@ -469,21 +469,18 @@ class _Case:
         changed, mark = (*self.settings, *self.path), "*"
         while any(f"{name}{mark}" in self.network for name in changed):
             mark += "*"
-        twins: dict[str, Variable] = {}
-        for variable in map(self.network.variable, changed):
-            if isinstance(variable, Discrete):
-                twins[variable.name] = Discrete(f"{variable.name}{mark}", variable.states)
-            else:
-                twins[variable.name] = Continuous(f"{variable.name}{mark}")
-        potentials: list[Potential] = [spread_evenly(twins[name]) for name in self.settings]
+        twins: dict[str, Variable] = {
+            v.name: Discrete(f"{v.name}{mark}", v.states) if isinstance(v, Discrete) else Continuous(f"{v.name}{mark}")
+            for v in map(self.network.variable, changed)
+        }
+        network: Network = self.network.copy()
+        for name in self.settings:
+            network.add(spread_evenly(twins[name]))
         for name in self.path:
             potential = self.network.potential(name)
             regression = potential.as_regression()
             twin = _make_table_twin(potential, twins) if regression is None else _make_gaussian_twin(regression, twins)
-            potentials.append(twin)
-        network: Network = self.network.copy()
-        for potential in potentials:
-            network.add(potential)
+            network.add(twin)
         values = {twins[name].name: np.full(self.evidence.rows, value) for name, value in self.settings.items()}
         supposed = suppose(network, self.evidence, values)
         evidence = Evidence(supposed.findings, supposed.rows, self.evidence.single)
@@ -586,12 +583,11 @@ def _make_gaussian_twin(potential: LinearGaussian, twins: Mapping[str, Variable]
     parents: list[Variable] = [child]
     columns = [ratio]
     for i, number in enumerate(numbers):
-        parents.append(number)
         if number.name in twins:
-            columns.append(old[..., i])
-            parents.append(twins[number.name])
-            columns.append(new[..., i])
+            parents += [number, twins[number.name]]
+            columns += [old[..., i], new[..., i]]
         else:
+            parents.append(number)
             columns.append(old[..., i] + new[..., i])
     return LinearGaussian(
         twin,
@@ -792,5 +788,4 @@ class Counterfactual:
 
 
 def _show(probability: float) -> str:
-    text = f"{probability:.3f}"
-    return text[1:] if text.startswith("0") else text
+    return f"{probability:.3f}".removeprefix("0")
