@@ -317,10 +317,8 @@ def _match_marginals(name: str, parts: tuple[MiniBucket, ...], combine: _Combine
         return parts
     shared = set.intersection(*(set(part.table.names) for part in parts))
     names = [*sorted(shared - {name}), name]
-    marginals = []
-    for part in parts:
-        over = tuple(i for i, other in enumerate(part.table.names) if other not in shared)
-        marginals.append(combine(part.table.logs, over))
+    others = [tuple(i for i, other in enumerate(part.table.names) if other not in shared) for part in parts]
+    marginals = [combine(part.table.logs, over) for part, over in zip(parts, others, strict=True)]
     # the weights add up to one, so that the mean is weighted by them
     with np.errstate(invalid="ignore"):
         mean = sum(part.weight * marginal for part, marginal in zip(parts, marginals, strict=True))
@@ -441,19 +439,13 @@ def list_tables(
 
     With `maximize`, linear Gaussian variables are at their most probable values.
     """
-    tables: list[LogTable] = []
-    bounded, sizes = True, problem.sizes
-    for source in problem.sources:
-        for table in _list_tables(problem, sizes, source, case, drawn, most_cells, maximize=maximize):
-            bounded &= table is not None
-            if table is not None:
-                tables.append(table)
-    return tables, bounded
+    listed = [_list_tables(problem, source, case, drawn, most_cells, maximize=maximize) for source in problem.sources]
+    tables = [table for some in listed for table in some if table is not None]
+    return tables, len(tables) == sum(map(len, listed))
 
 
 def _list_tables(
     problem: Problem,
-    sizes: Mapping[str, int],
     source: FactorSource,
     case: Evidence,
     drawn: Drawn,
@@ -462,7 +454,7 @@ def _list_tables(
     maximize: bool,
 ) -> list[LogTable | None]:
     """Return the tables whose product a factor never exceeds, with None for a factor that may be any number."""
-    has_axes = problem.axes.keys() >= set(source.names)
+    sizes, has_axes = problem.sizes, problem.axes.keys() >= set(source.names)
     if isinstance(source, WeightSource):
         return []
     if isinstance(source, GaussianComponent):
@@ -478,10 +470,8 @@ def _list_tables(
             return [_bound_potential(problem, source.potential, case, most_cells)]
     elif isinstance(source, LikelihoodSource) and not has_axes:
         return [None]
-    if maximize and isinstance(source, GaussianComponent):
-        logs = source.logs(problem.axes, case, at_peak=True)
-    else:
-        logs = source.logs(problem.axes, case)
+    given = problem.axes, case
+    logs = source.logs(*given, at_peak=maximize) if isinstance(source, GaussianComponent) else source.logs(*given)
     return [LogTable(source.names, logs[..., 0] if logs.ndim > len(source.names) else logs)]
 
 
