@@ -386,12 +386,10 @@ def _find_local_maxima(
     distance = measure_distances(np.ones(len(place)), np.arange(len(place)))
     fall = np.where(np.maximum(*distance) < narrow, 1.0, np.inf)
     wide = np.flatnonzero(fall > 1)
-    if len(wide):
-        fall[wide] = _measure_low_peaks(grid, values, place[wide], column[wide], narrow[wide], steps)
+    fall[wide] = _measure_low_peaks(grid, values, place[wide], column[wide], narrow[wide], steps)
     low_ones = np.flatnonzero(fall < 1)
-    if len(low_ones):
-        small = np.maximum(*measure_distances(fall, low_ones)) <= narrow[low_ones] / 4
-        fall[low_ones[~small]] = 1.0
+    small = np.maximum(*measure_distances(fall, low_ones)) <= narrow[low_ones] / 4
+    fall[low_ones[~small]] = 1.0
     fall = np.minimum(fall, 1.0)
     outside = (here < ruler.low[column]) | (here > ruler.high[column])
     chosen = np.flatnonzero((np.maximum(*distance) < narrow) | outside | (fall < 1))
@@ -461,10 +459,8 @@ def _list_edges(
     around = np.clip(around, least[peaks.rows], most[peaks.rows])
     around = around.reshape(len(EDGES_AROUND_MODE) * 2, len(peaks.rows))
     bottom, top = low.copy(), high.copy()
-    if len(peaks.rows):
-        lowest, highest = around.min(axis=0), around.max(axis=0)
-        np.minimum.at(bottom, peaks.rows, np.where(peaks.points < low[peaks.rows], lowest, np.inf))
-        np.maximum.at(top, peaks.rows, np.where(peaks.points > high[peaks.rows], highest, -np.inf))
+    np.minimum.at(bottom, peaks.rows, np.where(peaks.points < low[peaks.rows], around.min(axis=0), np.inf))
+    np.maximum.at(top, peaks.rows, np.where(peaks.points > high[peaks.rows], around.max(axis=0), -np.inf))
     narrow = np.maximum(peaks.below, peaks.above) < NARROW_MODE * ruler.length[peaks.rows] * ruler.stretch(
         peaks.points, peaks.rows
     )
