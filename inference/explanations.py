@@ -429,9 +429,7 @@ def _hide(finding: Finding, rows: NDArray[np.bool_]) -> Finding:
         return None if array is None else np.where(rows, nothing, array)
 
     values = np.where(rows, -1 if isinstance(finding.variable, Discrete) else np.nan, finding.values)
-    reach = None
-    if finding.reach is not None:
-        reach = np.where(rows, -np.inf, finding.reach[0]), np.where(rows, np.inf, finding.reach[1])
+    reach = finding.reach and (np.where(rows, -np.inf, finding.reach[0]), np.where(rows, np.inf, finding.reach[1]))
     return Finding(finding.variable, values, blank(finding.likelihood, 1.0), reach, blank(finding.cells, None))
 
 
