@@ -25,7 +25,7 @@ from hybridbn.inference.elimination.program import Program
 from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors.continuous import NOTHING, ContinuousPosterior
 from hybridbn.inference.queries import (
     find_contradictions,
     impossible_evidence,
@@ -134,8 +134,6 @@ TAIL = 1e-11
 """The mass at each end of a continuous variable at which the posterior of a continuous target is not asked."""
 _LOOKS, _BISECTIONS = (np.arange(24) + 0.5) / 24, 30
 """Where crossings of densities are looked for in each cell, as shares of it, and how often they are closed in on."""
-NOTHING = 1e-18
-"""A state of less probability is left out."""
 
 
 def rank_by_information(
@@ -451,11 +449,11 @@ def _average_exactly(worth: Values, known: NDArray[np.bool_]) -> Values:
     subsets, count = known.shape
     sizes, numbers = known.sum(axis=1), np.arange(subsets)
     share = np.array([1 / (max(count, 1) * math.comb(count - 1, size)) for size in range(count)])
-    shares = np.empty(count)
-    for place in range(count):
-        without = numbers[~known[:, place]]
-        shares[place] = share[sizes[without]] @ (worth[without | 1 << place] - worth[without])
-    return shares
+    lacking = [numbers[~known[:, place]] for place in range(count)]
+    return np.array(
+        [share[sizes[own]] @ (worth[own | 1 << place] - worth[own]) for place, own in enumerate(lacking)],
+        dtype=np.float64,
+    )
 
 
 _SMALL = 1e-50

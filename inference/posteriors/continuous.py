@@ -31,6 +31,8 @@ a grid that has no more.
 """
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
+NOTHING = 1e-18
+"""A cell, a part of a mixture or a state of less probability is left out."""
 _PARTS_OF_CELL = 4
 """Into how many parts cells between knots are divided for modes and entropies."""
 _OVER_ALL_CELLS = {"_mode": 1, "_entropy": ORDER}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre, node_axis, pack_cells
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.posteriors.continuous import Density
+from hybridbn.inference.posteriors.continuous import NOTHING, Density
 from hybridbn.potentials.base import NO_POINTS, PointCells, Potential
 from hybridbn.variables import Continuous, Discrete, Values
 
@@ -35,8 +35,6 @@ MOST_POWER = 20.0
 """A tail that falls faster holds nothing beyond the grid."""
 MOST_DOUBT = 1e-6
 """A moment exists if what lies beyond the grid can be told so well, relative to its scale."""
-NOTHING = 1e-18
-"""A cell of less probability is left out."""
 
 
 class PiecewisePosterior(Density):

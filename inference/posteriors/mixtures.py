@@ -14,7 +14,7 @@ import scipy
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import arrange_by_row
-from hybridbn.inference.posteriors.continuous import BLOCK, Density
+from hybridbn.inference.posteriors.continuous import BLOCK, NOTHING, Density
 from hybridbn.potentials import LinearGaussianMixture
 from hybridbn.potentials.base import NO_POINTS, PointCells
 from hybridbn.variables import Continuous, Values
@@ -22,8 +22,6 @@ from hybridbn.variables import Continuous, Values
 DEVIATIONS = np.linspace(-9.0, 9.0, 25)
 """Where knots are around the mean of each part, in its standard deviations."""
 MANY = 16
-NOTHING = 1e-18
-"""Where there are many parts, those of less weight are left out."""
 MOST_PAIRED = 100
 """More parts of a mixture are not all paired with each other."""
 NEAR_VARIANCE, NEAR_MEAN = 0.02, 0.1
@@ -247,8 +245,6 @@ MOST_PARTS = 1 << 20
 """A sum of exact parts is kept as it is up to this number of them."""
 MOST_SAMPLED_PARTS = 1 << 12
 """Parts that were sampled are merged with their neighbors until there are at most this many."""
-NEGLIGIBLE = 1e-18
-"""Parts with a smaller share of the weight are left out."""
 
 
 class WeightedMixture:
@@ -313,7 +309,7 @@ class WeightedMixture:
     def _join(self) -> tuple[Values, Values, Values]:
         """Return all parts that count, neighbors merged where there are too many."""
         weights, means, variances = (np.concatenate(arrays) for arrays in zip(*self._parts, strict=True))
-        used = weights > NEGLIGIBLE * weights.sum()
+        used = weights > NOTHING * weights.sum()
         weights, means, variances = weights[used], means[used], variances[used]
         most = MOST_SAMPLED_PARTS if self._sampled else MOST_PARTS
         return (
