@@ -341,12 +341,13 @@ def _find_best(
 def _centers(
     problem: Problem, axes: Mapping[str, Any], best: Sequence[NDArray[np.intp]], names: Sequence[str], rows: int
 ) -> dict[str, Values]:
-    centers = {}
-    for index, scope in zip(best, problem.scopes, strict=True):
-        for dimension, name in enumerate(scope):
-            if name in names and name not in centers:
-                centers[name] = axes[name].points[index[dimension], np.arange(rows)]
-    return centers
+    # the first scope with a name counts
+    places = {
+        name: index[dimension]
+        for index, scope in reversed(list(zip(best, problem.scopes, strict=True)))
+        for dimension, name in enumerate(scope)
+    }
+    return {name: axes[name].points[places[name], np.arange(rows)] for name in names if name in places}
 
 
 STEP = 1e-4

@@ -87,12 +87,10 @@ def draw_jointly(
     uniforms : ndarray (variables, rows)
     """
     known = dict(evidence.findings)
-    drawn = {}
     for variable, levels in zip(variables, uniforms, strict=True):
         values = _conditional(network, variable, Evidence(known, evidence.rows, False), levels, options)
-        drawn[variable.name] = values
         known[variable.name] = Finding(variable, values)
-    return drawn
+    return {variable.name: known[variable.name].values for variable in variables}
 
 
 def draw(
