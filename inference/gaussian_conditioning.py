@@ -185,36 +185,35 @@ class Regressions:
         return np.asarray(self.by_column @ np.swapaxes(self.by_column, -1, -2))
 
     @cached_property
-    def all_hidden(self) -> _AllHidden:
-        """What is made of the regressions where all variables that may be hidden are."""
+    def all_hidden(self) -> tuple[Values, Values, tuple[Values, Values], tuple[Values, Values]]:
+        """What is made of the regressions where all variables that may be hidden are: roots of the covariances, their
+        log determinants, and means and residuals as functions of the other columns.
+
+        Such a function is a matrix of each kind and a constant of each configuration.
+        """
         size = self.size
         turned, root = _decompose(self.matrix[..., :size], "complete")
         log_root = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
         to_mean, to_residual = -root @ turned[:, :size], turned[:, size:]
         rest, offset = self.matrix[..., size:], self.origin.offset[..., None]
-        return _AllHidden(
-            root,
-            log_root,
-            (to_mean @ rest, (to_mean[self.kind] @ offset)[..., 0] + self.origin.center[:size]),
-            (to_residual @ rest, (to_residual[self.kind] @ offset)[..., 0]),
-        )
+        mean = to_mean @ rest, (to_mean[self.kind] @ offset)[..., 0] + self.origin.center[:size]
+        return root, log_root, mean, (to_residual @ rest, (to_residual[self.kind] @ offset)[..., 0])
 
     @cached_property
     def one_system(self) -> OneSystem | None:
         """What is made of the regressions if there is one configuration; None otherwise."""
         if len(self.kind) > 1:
             return None
-        prepared = self.all_hidden
-        (mean, center), (residual, rest) = prepared.mean, prepared.residual
+        root, log_root, (mean, center), (residual, rest) = self.all_hidden
         together = np.column_stack([residual[0], rest[0]])
         if len(together) > together.shape[1]:
             # no more equations than numbers that they are made of
             together = np.asarray(np.linalg.qr(together, mode="r"))
         log_scale = float(_log_scale(self, np.zeros(1, dtype=np.intp))[0])
         return OneSystem(
-            prepared.root[0],
+            root[0],
             log_scale,
-            log_scale + float(prepared.log_root[0]) + 0.5 * self.size * math.log(2 * math.pi),
+            log_scale + float(log_root[0]) + 0.5 * self.size * math.log(2 * math.pi),
             (mean[0], center[0]),
             (together[:, :-1], together[:, -1]),
         )
@@ -254,18 +253,6 @@ class OneSystem(NamedTuple):
     root: Values
     log_scale: float
     log_constant: float
-    mean: tuple[Values, Values]
-    residual: tuple[Values, Values]
-
-
-class _AllHidden(NamedTuple):
-    """Roots of the covariances, their log determinants, and means and residuals as functions of the other columns.
-
-    Such a function is a matrix of each kind and a constant of each configuration.
-    """
-
-    root: Values
-    log_root: Values
     mean: tuple[Values, Values]
     residual: tuple[Values, Values]
 
@@ -464,7 +451,8 @@ def _solve(
 
 def _solve_all_hidden(regressions: Regressions, cases: Codes, configuration: Codes, values: Values) -> Conditional:
     """Solve cases in which all variables that may be hidden are, sorted by their kinds."""
-    prepared, kind = regressions.all_hidden, regressions.kind[configuration]
+    root, log_root, mean, residual = regressions.all_hidden
+    kind = regressions.kind[configuration]
     first, system = _find_runs(kind)
 
     def apply(matrices: Values, constant: Values) -> Values:
@@ -478,11 +466,11 @@ def _solve_all_hidden(regressions: Regressions, cases: Codes, configuration: Cod
         cases,
         system,
         np.broadcast_to(np.arange(regressions.size), (len(first), regressions.size)),
-        prepared.root[kind[first]],
-        lambda: apply(*prepared.mean),
-        lambda: apply(*prepared.residual),
+        root[kind[first]],
+        lambda: apply(*mean),
+        lambda: apply(*residual),
         _log_scale(regressions, kind),
-        prepared.log_root[kind],
+        log_root[kind],
     )
 
 
