@@ -365,8 +365,7 @@ def solve_conditionals(
         if len(cases) > 1:
             cases = cases[np.argsort(key[cases], kind="stable")]
         step = max(BLOCK_NUMBERS // max(equations * (count + 1) + 3 * count * count, 1), 64)
-        for start in range(0, len(cases), step):
-            part = cases[start : start + step]
+        for part in np.split(cases, range(step, len(cases), step)):
             systems = part, configuration[part], key[part], row[part]
             yield _solve(regressions, *systems, hidden, values, given, far, count, separately)
 
@@ -380,8 +379,7 @@ def number_patterns(flags: NDArray[np.bool_]) -> Codes:
     array([1, 0, 1])
     """
     number: Codes = np.zeros(len(flags), dtype=np.intp)
-    for start in range(0, flags.shape[1], 32):
-        word = flags[:, start : start + 32]
+    for word in np.split(flags, range(32, flags.shape[1], 32), axis=1):
         code = number * (1 << word.shape[1]) + word @ (1 << np.arange(word.shape[1]))
         number = np.unique(code, return_inverse=True)[1].ravel()
     return number

@@ -530,8 +530,7 @@ def find_modes_along(
         places = list(_spread_places(hidden, ranges)) if hidden and problem.conditioned else [ranges]
         scale = potential.scale(name) if problem.conditioned or not hidden else np.inf
         rows = np.arange(evidence.rows) if own else np.flatnonzero(child.observed if child is not None else ())
-        for start in range(0, len(rows), BLOCK):
-            block = rows[start : start + BLOCK]
+        for block in np.split(rows, range(BLOCK, len(rows), BLOCK)):
             prior = None if own else find_prior_reaches(problem).get(name)
             searched = potential, name, evidence, ends, block, scale, problem.conditioned, prior
             looks = [_find_modes_of_potential(*searched, place, central) for place in places]

@@ -564,8 +564,7 @@ class ConditionalGaussian:
             steps: Codes = np.sum(np.meshgrid(*strided, indexing="ij"), axis=0).ravel()
             concerned = np.flatnonzero(pattern == missing)
             step = max(_CHUNK // (len(steps) * (len(self.numbers) + 1)), 1)
-            for start in range(0, len(concerned), step):
-                own = concerned[start : start + step]
+            for own in np.split(concerned, range(step, len(concerned), step)):
                 absent = tuple(names[place] for place in places)
                 # impossible rows are marked, and named together with those of other parts
                 logs = self._prior([*absent], known, own, replace(options, impossible="nan"))

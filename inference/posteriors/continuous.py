@@ -325,9 +325,7 @@ class Density(ContinuousPosterior):
         block = max(1, BLOCK // max(self._width, 1))
         if block >= rows:
             return self.moments()
-        parts = [
-            self.select_rows(np.arange(start, min(start + block, rows))).moments() for start in range(0, rows, block)
-        ]
+        parts = [self.select_rows(own).moments() for own in np.split(np.arange(rows), range(block, rows, block))]
         return np.concatenate([mean for mean, _ in parts]), np.concatenate([variance for _, variance in parts])
 
     def _log_pdf(self, x: Values) -> Values:
@@ -400,8 +398,7 @@ class Density(ContinuousPosterior):
         if block >= rows:
             return np.asarray(getattr(self, method)(x))
         result = np.empty(x.shape)
-        for start in range(0, rows, block):
-            block_rows = np.arange(start, min(start + block, rows))
+        for block_rows in np.split(np.arange(rows), range(block, rows, block)):
             result[:, block_rows] = getattr(self.select_rows(block_rows), method)(x[:, block_rows])
         return result
 

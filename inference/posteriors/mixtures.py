@@ -139,11 +139,10 @@ class GaussianPosterior(Density):
         result = np.sum(self._weights * _expect_distance(truth - self._means, self._variances), axis=0)
         parts = self._weights, self._means, self._variances
         weights, means, variances = parts if len(self._weights) <= MOST_PAIRED else merge_near_parts(*parts)
-        first, second = np.triu_indices(len(weights), 1)
+        pairs = np.array(np.triu_indices(len(weights), 1))
         result = result - 0.5 * np.sum(weights**2 * _expect_distance(np.zeros(1), 2 * variances), axis=0)
         block = max(1, BLOCK // max(truth.shape[1], 1))
-        for start in range(0, len(first), block):
-            i, j = first[start : start + block], second[start : start + block]
+        for i, j in np.split(pairs, range(block, pairs.shape[1], block), axis=1):
             gaps = _expect_distance(means[i] - means[j], variances[i] + variances[j])
             result -= np.einsum("kr,kr,kr->r", weights[i], weights[j], gaps)
         return np.asarray(result)[None]
