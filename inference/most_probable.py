@@ -111,10 +111,8 @@ def most_probable(
         values = network.variable(name).round(completed.get(name, np.empty(read.rows)))
         completed[name] = values if finding is None else np.where(finding.observed, finding.values, values)
     variables = [network.variable(name) for name in shown]
-    if read.single:
-        answer = {v.name: v.restore(completed[v.name][0]) for v in variables}
-    else:
-        answer = reader.answer(variables, completed)
+    alone = {v.name: v.restore(completed[v.name][0]) for v in variables} if read.single else None
+    answer = reader.answer(variables, completed) if alone is None else alone
     if not return_bounds:
         return answer
     low = log_joint(network, read, {name: completed[name] for name in wanted}, options)
