@@ -146,8 +146,9 @@ def find_possible(
         names, support = tables[number].names, supports[number]
         if not support.any():
             break
-        for name in names:
-            support = support & align(possible[name], (name,), names)
+        for axis, name in enumerate(names):
+            shape = [-1 if other == axis else 1 for other in range(len(names))]
+            support = support & possible[name].reshape(shape)
         supports[number] = support
         for axis, name in enumerate(names):
             left = support.any(axis=tuple(other for other in range(len(names)) if other != axis))
