@@ -83,6 +83,7 @@ class Atoms(Potential):
     """
 
     family = "atoms"
+    inner: ClassVar[tuple[str, ...]] = ("component", "density")
 
     child: Continuous
     points: Values
@@ -135,11 +136,6 @@ class Atoms(Potential):
         if isinstance(length, bool) or not isinstance(length, int | float | np.number) or not 0 < length < math.inf:
             raise NetworkError(f"{child.name!r}: the unit must be a positive number, not {unit!r}")
         self._set(child=child, parents=checked, points=values, component=component, density=density, unit=float(length))
-
-    @property
-    def parts(self) -> tuple[Potential, ...]:
-        """The probabilities and the density."""
-        return self.component, self.density
 
     @cached_property
     def point_cells(self) -> PointCells:
@@ -268,12 +264,6 @@ class Atoms(Potential):
             self.child, self.parents, points=self.points, probabilities=component, density=density, unit=self.unit
         )
 
-    def renamed(self, names: Mapping[str, str]) -> Self:
-        """Return the same potential with variables renamed, also in its parts."""
-        clone = super().renamed(names)
-        clone._set(component=self.component.renamed(names), density=self.density.renamed(names))
-        return clone
-
     # -- files ----------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
@@ -283,7 +273,7 @@ class Atoms(Potential):
             "unit": self.unit,
             **{
                 name: {"family": part.family, "parameters": part.to_dict()}
-                for name, part in (("component", self.component), ("density", self.density))
+                for name, part in zip(self.inner, self.parts, strict=True)
             },
         }
 

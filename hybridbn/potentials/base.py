@@ -142,10 +142,13 @@ class Potential(Registered, ABC):
     parents : tuple of Variable
     saved : tuple of str
         Keywords of the constructor that make it again, which are attributes, too.
+    inner : tuple of str
+        Attributes that are potentials of variables of the same names, its `parts`.
     """
 
     family: ClassVar[str] = ""
     saved: ClassVar[tuple[str, ...]] = ()
+    inner: ClassVar[tuple[str, ...]] = ()
     families: ClassVar[Registry[type[Potential]]] = Registry("family", "hybridbn.potentials", "family")
     registry = families
     child: Variable
@@ -186,7 +189,7 @@ class Potential(Registered, ABC):
         """The potentials that it consists of, from which the defaults say what it is like; none where it is of one
         piece.
         """
-        return ()
+        return tuple(getattr(self, name) for name in self.inner)
 
     # -- values ---------------------------------------------------------------------------------------------------
 
@@ -509,10 +512,11 @@ class Potential(Registered, ABC):
         raise NetworkError(f"{cls.__name__} potentials can't be read from a file")
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """Return the same potential with variables renamed; names that are not mentioned stay."""
+        """Return the same potential with variables renamed, also in its parts; names that are not mentioned stay."""
         clone = copy.copy(self)
         child, *parents = (replace(v, name=names.get(v.name, v.name)) for v in (self.child, *self.parents))
-        clone._set(child=child, parents=check_parents(child, parents))
+        inner = {name: getattr(self, name).renamed(names) for name in self.inner}
+        clone._set(child=child, parents=check_parents(child, parents), **inner)
         vars(clone).pop("scope", None)
         return clone
 

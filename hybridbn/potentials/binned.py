@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -53,6 +53,7 @@ class Binned(Potential):
     """
 
     family = "binned"
+    inner: ClassVar[tuple[str, ...]] = ("density",)
 
     child: Discrete
     density: Potential
@@ -66,11 +67,6 @@ class Binned(Potential):
         if len(cuts) != len(child) - 1 - (rest > 0) or (np.diff(cuts) <= 0).any():
             raise NetworkError(f"{child.name!r}: give the ends between the intervals of the states in ascending order")
         self._set(child=child, parents=density.parents, density=density, edges=cuts, rest=float(rest))
-
-    @property
-    def parts(self) -> tuple[Potential, ...]:
-        """The density."""
-        return (self.density,)
 
     def on(self, axes: Axes) -> tuple[Values, Values | float]:
         """Integrate the density over the intervals."""
@@ -89,12 +85,6 @@ class Binned(Potential):
         """Return those of the density where the number is at an end of an interval."""
         ranges = {**(within or {}), self.child.name: (self.edges[0], self.edges[-1])}
         return np.asarray(self.density.breaks(name, ranges)) if len(self.edges) else np.empty(0)
-
-    def renamed(self, names: Mapping[str, str]) -> Self:
-        """Return the same potential with variables renamed, also in its density."""
-        clone = super().renamed(names)
-        clone._set(density=self.density.renamed(names))
-        return clone
 
     def to_dict(self) -> dict[str, Any]:
         """Return the edges and the family and parameters of the density."""
