@@ -75,8 +75,8 @@ class Density(Potential):
     family = "density"
 
     function: Callable[..., Any]
-    _breaks: tuple[tuple[str, tuple[float, ...]], ...]
-    _support: tuple[tuple[str, tuple[float, float]], ...]
+    _breaks: dict[str, Values]
+    _support: dict[str, tuple[float, float]]
     _names: tuple[str, ...]
 
     def __init__(
@@ -92,17 +92,13 @@ class Density(Potential):
         split(child, parents)
         if not callable(function):
             raise NetworkError(f"{child.name!r}: function must be callable with the variables' names, not {function!r}")
-        self._set(child=child, parents=tuple(parents), function=function)
-        self._set(_names=tuple(v.name for v in self.variables))
+        names = tuple(variable.name for variable in (*parents, child))
+        self._set(child=child, parents=tuple(parents), function=function, _names=names)
         given = dict(breaks) if isinstance(breaks, Mapping) else {} if _is_empty(breaks) else {child.name: breaks}
         ranges = dict(support) if isinstance(support, Mapping) else {} if support is None else {child.name: support}
-        checked_breaks = {
-            name: _check_breaks(self._continuous(name, "breaks"), points) for name, points in given.items()
-        }
-        checked_ranges = {name: _check_range(self._continuous(name, "support"), pair) for name, pair in ranges.items()}
         self._set(
-            _breaks=tuple((name, tuple(points.tolist())) for name, points in checked_breaks.items()),
-            _support=tuple(checked_ranges.items()),
+            _breaks={name: _check_breaks(self._continuous(name, "breaks"), points) for name, points in given.items()},
+            _support={name: _check_range(self._continuous(name, "support"), pair) for name, pair in ranges.items()},
         )
         if check:
             self.check()
@@ -172,7 +168,7 @@ class Density(Potential):
 
     def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
         """Return the breaks that were given."""
-        return np.array(dict(self._breaks).get(self._original(name), ()), dtype=np.float64)
+        return np.array(self._breaks.get(self._original(name), ()), dtype=np.float64)
 
     def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
         """Return the support that was given, else the domain; where that is infinite, what is found of the child.
@@ -180,7 +176,7 @@ class Density(Potential):
         The support is looked for at all states of the discrete parents and some values of each continuous one `within`
         its range; of a range that is not known, a few are taken. With a tail of 0 nothing is looked for.
         """
-        known: Interval | None = dict(self._support).get(self._original(name))
+        known: Interval | None = self._support.get(self._original(name))
         return super().support(name, tail, within) if known is None else known
 
     def _original(self, name: str) -> str:
