@@ -138,13 +138,9 @@ def _standard_normal(variable: Continuous, wanted: float | None, normalize: bool
 def _rescale(standard: MTE, variable: Continuous, mean: float, sd: float) -> MTE:
     """Return the density of ``mean + sd * z``; anchors are moved exactly, so that a distant mean costs no digits."""
     name, exact_mean, exact_sd = variable.name, Decimal(mean), Decimal(sd)
-
-    def rescale_end(end: float) -> float:
-        return min(max(mean + sd * end, variable.domain[0]), variable.domain[1])
-
     pieces = [
         Piece(
-            {name: (rescale_end(float(piece.box[name][0])), rescale_end(float(piece.box[name][1])))},
+            {name: np.clip(mean + sd * np.array(piece.box[name], dtype=float), *variable.domain).tolist()},
             constant=float(piece.constant) / sd,
             terms=[
                 (c / sd, {name: Decimal(b[name]) / exact_sd}, {name: exact_mean + exact_sd * Decimal(a[name])})
