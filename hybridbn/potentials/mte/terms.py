@@ -269,19 +269,13 @@ class Terms:
         """First cell of each piece in each column, and the cell after its last (pieces, columns); discrete columns
         first.
         """
-        first, last = [], []
-        for j, size in enumerate(self.sizes):
-            anything = self.codes[:, j] == ANY
-            first.append(np.where(anything, 0, self.codes[:, j]))
-            last.append(np.where(anything, size, self.codes[:, j] + 1))
+        anything = self.codes == ANY
+        first = [np.where(anything, 0, self.codes)]
+        last = [np.where(anything, self.sizes, self.codes + 1)]
         for j, cuts in enumerate(self.cuts):
-            first.append(np.searchsorted(cuts, self.low[:, j]))
-            last.append(np.searchsorted(cuts, self.high[:, j]))
-        shape = (len(self.codes), len(self.sizes) + len(self.cuts))
-        return (
-            freeze(np.stack(first, axis=1) if first else np.zeros(shape), np.intp),
-            freeze(np.stack(last, axis=1) if last else np.zeros(shape), np.intp),
-        )
+            first.append(np.searchsorted(cuts, self.low[:, j, None]))
+            last.append(np.searchsorted(cuts, self.high[:, j, None]))
+        return freeze(np.concatenate(first, axis=1), np.intp), freeze(np.concatenate(last, axis=1), np.intp)
 
     @cached_property
     def dims(self) -> tuple[int, ...]:
@@ -521,29 +515,23 @@ def _drop_item(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:
 def make_disjoint(terms: Terms) -> Terms:
     """Turn overlapping pieces, whose values add up, into disjoint pieces on the grid of all cuts."""
     first, last = terms.spans
-    dims = list(terms.dims)
-    for j in range(len(terms.sizes)):
-        if (terms.codes[:, j] == ANY).all():  # the column is not mentioned: it needs no cells
-            last = last.copy()
-            last[:, j] = 1
-            dims[j] = 0
-    counts = last - first
+    # columns that are not mentioned need no cells
+    unmentioned = (terms.codes == ANY).all(axis=0)
+    idle = np.append(unmentioned, np.zeros(len(terms.limits), dtype=bool))
+    shape = tuple(np.where(idle, 1, np.maximum(terms.dims, 1)).tolist())
+    counts = np.where(idle, 1, last) - first
     piece, rest = _repeat_items(counts.prod(axis=1))
-    cells = np.empty((len(piece), len(dims)), dtype=np.intp)
-    for j in range(len(dims) - 1, -1, -1):
+    cells = np.empty((len(piece), len(shape)), dtype=np.intp)
+    for j in range(len(shape) - 1, -1, -1):
         n = counts[piece, j]
         cells[:, j] = first[piece, j] + rest % n
         rest = rest // n
-    if np.prod([max(d, 1) for d in dims], dtype=float) > 2.0**62:
+    if np.prod(shape, dtype=float) > 2.0**62:
         raise TooWide("the result would have too many pieces")
-    shape = tuple(max(d, 1) for d in dims)
-    key = np.ravel_multi_index(tuple(cells.T), shape) if dims else np.zeros(len(piece), dtype=np.intp)
+    key = np.ravel_multi_index(tuple(cells.T), shape) if shape else np.zeros(len(piece), dtype=np.intp)
     distinct, first_cells, target = np.unique(key, return_index=True, return_inverse=True)
     chosen = cells[first_cells]
-    codes = chosen[:, : len(terms.sizes)].copy()
-    for j in range(len(terms.sizes)):
-        if dims[j] == 0:
-            codes[:, j] = ANY
+    codes = np.where(unmentioned, ANY, chosen[:, : len(terms.sizes)])
     low, high = np.empty((2, len(distinct), len(terms.limits)))
     for j, cuts in enumerate(terms.cuts):
         cell = chosen[:, len(terms.sizes) + j]
