@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, check_parents, spread
+from hybridbn.potentials.base import Axes, Interval, Potential, check_parents, exponentiate, spread
 from hybridbn.potentials.mte import algebra
 from hybridbn.potentials.mte.algebra import integrate_all, integrate_product_cells, multiply_out
 from hybridbn.potentials.mte.evaluation import evaluate, evaluate_log, integrate_cells, inverse_cdf
 from hybridbn.potentials.mte.pieces import (
+    Factors,
     Piece,
     blocks_from_dict,
     blocks_to_dict,
@@ -31,6 +32,7 @@ from hybridbn.potentials.mte.pieces import (
     format_formula,
     format_head,
     pieces_of,
+    widen,
 )
 from hybridbn.potentials.mte.terms import Terms
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
@@ -235,7 +237,7 @@ class MTE(Potential):
         return columns_of(self.variables)
 
     @property
-    def _factors(self) -> algebra.Factors:
+    def _factors(self) -> Factors:
         return self.variables, self._blocks
 
     @cached_property
@@ -309,15 +311,11 @@ class MTE(Potential):
         if not (top < _TINY).any():
             return result, 0.0
         if top.ndim == 0:
-            logs = self.log_on(axes)
-            scale = float(logs.max(initial=-np.inf))
-            return (np.exp(logs - scale), scale) if math.isfinite(scale) else (result, 0.0)
+            return exponentiate(self.log_on(axes), len(self.scope))
         rows = np.flatnonzero(top < _TINY)
         logs = self.log_on({name: axes[name][:, rows] if axes[name].ndim == 2 else axes[name] for name in self.scope})
-        scales = logs.max(axis=tuple(range(len(self.scope))), initial=-np.inf)
-        scales = np.where(np.isfinite(scales), scales, 0.0)
         log_scale = np.zeros(result.shape[-1])
-        log_scale[rows], result[..., rows] = scales, np.exp(logs - scales)
+        result[..., rows], log_scale[rows] = exponentiate(logs, len(self.scope))
         return result, log_scale
 
     def log_on(self, axes: Axes) -> Values:
@@ -451,7 +449,7 @@ class MTE(Potential):
             return NotImplemented
         other_factors = other._factors if isinstance(other, MTE) else algebra.as_constants(other)
         variables = algebra.product_scope(self.variables, other_factors[0])
-        return self._of(variables, [*algebra.widen(self._factors, variables), *algebra.widen(other_factors, variables)])
+        return self._of(variables, [*widen(self._factors, variables), *widen(other_factors, variables)])
 
     __rmul__ = __mul__
 
@@ -520,7 +518,7 @@ class MTE(Potential):
         variables = (*(self.variable(name) for name in names), *others)
         masses = algebra.marginalize(self._factors, [v.name for v in others])
         inverse = masses[0], (algebra.reciprocal(masses, self.child.name),)
-        return self._of(variables, [*algebra.widen(self._factors, variables), *algebra.widen(inverse, variables)])
+        return self._of(variables, [*widen(self._factors, variables), *widen(inverse, variables)])
 
     # -- of one continuous variable: the normalized density, whatever the mass is ---------------------------------
 

@@ -21,7 +21,7 @@ import numpy as np
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte.evaluation import integrate_cells
-from hybridbn.potentials.mte.pieces import columns_of
+from hybridbn.potentials.mte.pieces import Factors, columns_of
 from hybridbn.potentials.mte.terms import (
     Terms,
     add_rates,
@@ -104,12 +104,10 @@ def integrate_all(blocks: Sequence[Terms]) -> tuple[float, float]:
     blocks = list(blocks)
     if len(blocks) == 1:
         return blocks[0].total()
-    while blocks[0].limits:
-        discrete = len(blocks[0].sizes)
-        columns = range(discrete, discrete + len(blocks[0].limits))
-        blocks = eliminate(blocks, min(columns, key=lambda c: sum(b.mentions(c) for b in blocks)))
-    while blocks[0].sizes:
-        columns = range(len(blocks[0].sizes))
+    while blocks[0].dims:
+        # continuous columns first
+        discrete, count = len(blocks[0].sizes), len(blocks[0].limits)
+        columns = range(discrete, discrete + count) if count else range(discrete)
         blocks = eliminate(blocks, min(columns, key=lambda c: sum(b.mentions(c) for b in blocks)))
     return multiply_out(blocks).total()
 
@@ -249,10 +247,6 @@ def integrate_product_cells(blocks: Sequence[Terms], edges: Values, order: int, 
     return result
 
 
-Factors = tuple[tuple[Variable, ...], tuple[Terms, ...]]
-"""Variables (the child last), and the blocks over the columns of these variables whose product the function is."""
-
-
 def product_scope(left: Sequence[Variable], right: Sequence[Variable]) -> tuple[Variable, ...]:
     """Return the variables of a product, its child last; raise if two different variables share a name."""
     by_name = {v.name: v for v in left}
@@ -262,21 +256,6 @@ def product_scope(left: Sequence[Variable], right: Sequence[Variable]) -> tuple[
     left_names, right_names = {v.name for v in left}, {v.name for v in right}
     child = right[-1] if left[-1].name in right_names and right[-1].name not in left_names else left[-1]
     return (*(v for v in by_name.values() if v.name != child.name), child)
-
-
-def widen(factors: Factors, variables: Sequence[Variable]) -> list[Terms]:
-    """Return the blocks over the columns of more variables, or of the same variables in another order."""
-    old, new = columns_of(factors[0]), columns_of(variables)
-    names = [v.name for v in old]
-    count = sum(isinstance(v, Discrete) for v in old)
-    positions = [names.index(v.name) if v.name in names else None for v in new]
-    discrete = [p for p, v in zip(positions, new, strict=True) if isinstance(v, Discrete)]
-    continuous = [
-        None if p is None else p - count for p, v in zip(positions, new, strict=True) if isinstance(v, Continuous)
-    ]
-    sizes = [len(v) for v in new if isinstance(v, Discrete)]
-    limits = [v.domain[1] for v in new if isinstance(v, Continuous)]
-    return [block.move_columns(discrete, continuous, sizes, limits) for block in factors[1]]
 
 
 def marginalize(factors: Factors, names: Iterable[str]) -> Factors:

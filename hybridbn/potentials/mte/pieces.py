@@ -65,6 +65,25 @@ def columns_of(variables: Sequence[Variable]) -> list[Variable]:
     return [v for v in variables if isinstance(v, Discrete)] + [v for v in variables if isinstance(v, Continuous)]
 
 
+Factors = tuple[tuple[Variable, ...], tuple[Terms, ...]]
+"""Variables (the child last), and the blocks over the columns of these variables whose product the function is."""
+
+
+def widen(factors: Factors, variables: Sequence[Variable]) -> list[Terms]:
+    """Return the blocks over the columns of more variables, or of the same variables in another order."""
+    old, new = columns_of(factors[0]), columns_of(variables)
+    names = [v.name for v in old]
+    count = sum(isinstance(v, Discrete) for v in old)
+    positions = [names.index(v.name) if v.name in names else None for v in new]
+    discrete = [p for p, v in zip(positions, new, strict=True) if isinstance(v, Discrete)]
+    continuous = [
+        None if p is None else p - count for p, v in zip(positions, new, strict=True) if isinstance(v, Continuous)
+    ]
+    sizes = [len(v) for v in new if isinstance(v, Discrete)]
+    limits = [v.domain[1] for v in new if isinstance(v, Continuous)]
+    return [block.move_columns(discrete, continuous, sizes, limits) for block in factors[1]]
+
+
 def describe_box(columns: Sequence[Variable], codes: Sequence[int], low: Sequence[float], high: Sequence[float]) -> str:
     """Describe a combination of states and a box: ``c = 'a', 0.4 <= x < 5``."""
     discrete = [v for v in columns if isinstance(v, Discrete)]
@@ -244,7 +263,7 @@ def divide_by_masses(terms: Terms, variables: Sequence[Variable], masses: Masses
         )
     if np.ptp(masses.most) <= 4e-16:
         return terms if abs(masses.most[0] - 1) <= 4e-16 else terms.multiply_by(1.0 / float(masses.most[0]))
-    marginal, child = masses.marginal, child_column(variables)
+    marginal = masses.marginal
     inverse = replace(
         marginal,
         owner=np.arange(len(marginal.codes)),
@@ -252,14 +271,7 @@ def divide_by_masses(terms: Terms, variables: Sequence[Variable], masses: Masses
         magnitude=1.0 / masses.most,
         rates=np.zeros((len(marginal.codes), marginal.low.shape[1])),
     )
-    n = len(terms.sizes)
-    discrete: list[int | None] = list(range(len(marginal.sizes)))
-    continuous: list[int | None] = list(range(len(marginal.limits)))
-    if child < n:
-        discrete.insert(child, None)
-    else:
-        continuous.insert(child - n, None)
-    return multiply(terms, inverse.move_columns(discrete, continuous, terms.sizes, terms.limits))
+    return multiply(terms, *widen((tuple(variables[:-1]), (inverse,)), variables))
 
 
 Number: TypeAlias = float | Decimal | str
@@ -359,9 +371,7 @@ def compile_pieces(variables: Sequence[Variable], pieces: Sequence[Piece], owner
     continuous = [v for v in variables if isinstance(v, Continuous)]
     codes = np.full((len(pieces), len(discrete)), ANY, dtype=np.intp)
     low, high = np.empty((2, len(pieces), len(continuous)))
-    owners: list[int] = []
-    coefficients: list[float] = []
-    rates: list[list[float]] = []
+    found: list[tuple[int, float, list[float]]] = []
     for number, piece in enumerate(pieces):
         where = f"{owner!r}, piece {number}"
         if not isinstance(piece, Piece):
@@ -372,18 +382,14 @@ def compile_pieces(variables: Sequence[Variable], pieces: Sequence[Piece], owner
                 codes[number, j] = _code_of(state_variable, piece.given[state_variable.name], where)
         for j, variable in enumerate(continuous):
             low[number, j], high[number, j] = _check_range(variable, piece, where)
-        terms = _decimal_terms(piece, [v.name for v in continuous], where)
-        for exponents, coefficient, shifts in terms:
-            float_rates = [float(rate) for rate in exponents]
+        for exponents, coefficient, shifts in _decimal_terms(piece, [v.name for v in continuous], where):
             anchored = _anchor_coefficient(exponents, coefficient, shifts, low[number], high[number], continuous, where)
-            owners.append(number)
-            coefficients.append(anchored)
-            rates.append(float_rates)
-    values = np.array(coefficients, dtype=float)
-    columns = np.array(rates, dtype=float).reshape(len(owners), len(continuous))
-    term_owners = np.array(owners, dtype=np.intp)
+            found.append((number, anchored, list(map(float, exponents))))
+    owners = np.array([owner for owner, _, _ in found], dtype=np.intp)
+    values = np.array([value for _, value, _ in found], dtype=float)
+    rates = np.array([rates for _, _, rates in found], dtype=float).reshape(len(found), len(continuous))
     sizes, limits = tuple(len(v) for v in discrete), tuple(v.domain[1] for v in continuous)
-    return Terms(sizes, limits, codes, low, high, *merge_terms(term_owners, (values, np.abs(values), columns)))
+    return Terms(sizes, limits, codes, low, high, *merge_terms(owners, (values, np.abs(values), rates)))
 
 
 def _check_names(piece: Piece, discrete: Sequence[Discrete], continuous: Sequence[Continuous], where: str) -> None:
@@ -523,14 +529,12 @@ def format_formula(terms: Terms, columns: Sequence[Variable], head: str) -> str:
     large or very small, a term is written with its anchor, as ``2.1 exp(50 (x - 20))``.
     """
     names = [v.name for v in columns if isinstance(v, Continuous)]
-    lines, boxes = [], []
-    shown = min(len(terms.codes), _MOST_PIECES)
-    for p in range(shown):
-        lines.append(_format_sum(terms, p, names))
-        boxes.append(describe_box(columns, list(terms.codes[p]), list(terms.low[p]), list(terms.high[p])))
+    shown = range(min(len(terms.codes), _MOST_PIECES))
+    lines = [_format_sum(terms, p, names) for p in shown]
+    boxes = [describe_box(columns, list(terms.codes[p]), list(terms.low[p]), list(terms.high[p])) for p in shown]
     width = min(max((len(line) for line in lines), default=0), 60)
     body = [f"  {line:<{width}}  if {box}" for line, box in zip(lines, boxes, strict=True)]
-    if len(terms.codes) > shown:
+    if len(terms.codes) > len(shown):
         body.append(f"  ... ({len(terms.codes)} pieces in all)")
     return "\n".join([f"{head} =", *body]) if body else f"{head} = 0"
 
@@ -554,13 +558,10 @@ def _format_term(terms: Terms, term: int, names: Sequence[str]) -> tuple[float, 
         return coefficient, ""
     unanchored_coefficient = terms.coefficient_at_zero(term)
     unanchored = not unanchored_coefficient or _SMALLEST <= unanchored_coefficient.copy_abs() <= _LARGEST
-    factors = []
-    for j in moving:
-        anchor = 0.0 if unanchored else float(anchors[j])
-        factor = names[j] if anchor == 0 else f"({names[j]} {'-' if anchor > 0 else '+'} {abs(anchor):.10g})"
-        factors.append((float(rates[j]), factor))
     exponent = ""
-    for rate, factor in factors:
+    for j in moving:
+        rate, anchor = float(rates[j]), 0.0 if unanchored else float(anchors[j])
+        factor = names[j] if anchor == 0 else f"({names[j]} {'-' if anchor > 0 else '+'} {abs(anchor):.10g})"
         size = "" if math.isclose(abs(rate), 1.0, rel_tol=1e-6) else f"{abs(rate):.6g} "
         sign = (" - " if rate < 0 else " + ") if exponent else ("-" if rate < 0 else "")
         exponent += f"{sign}{size}{factor}"
