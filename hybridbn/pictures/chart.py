@@ -613,8 +613,8 @@ def _put_point(mark: Points, x: float, y: float) -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{mark.size * 0.6:.2g}" {_paint(mark.color, hollow=mark.hollow)}/>'
 
 
-def _swatch(mark: Mark, x: float, y: float) -> str:
-    """Draw the sign of a mark in the legend."""
+def _swatch(mark: Any, x: float, y: float) -> str:
+    """Draw the sign of a mark with a label in the legend."""
     match mark:
         case Rectangles() | Area():
             hollow = isinstance(mark, Rectangles) and mark.hollow
@@ -622,10 +622,8 @@ def _swatch(mark: Mark, x: float, y: float) -> str:
             return f'<rect x="{x:.1f}" y="{y:.1f}" width="9" height="8" {paint}/>'
         case Points():
             return _put_point(mark, x + 4.5, y + 4)
-        case Line() | Rule():
-            return _put_line(x, y + 4, x + 10, y + 4, mark.color, is_dashed(mark.color, mark.dashed))
         case _:
-            raise TypeError(f"{mark!r} has no place in a legend")
+            return _put_line(x, y + 4, x + 10, y + 4, mark.color, is_dashed(mark.color, mark.dashed))
 
 
 def _flat(values: Any) -> list[float]:
