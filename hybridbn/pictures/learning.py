@@ -32,7 +32,7 @@ from hybridbn.pictures.posteriors import PROBABILITY, write_weight
 from hybridbn.potentials import Softmax
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import read_rows
-from hybridbn.variables import Continuous, Discrete, Values, Variable, code_state, is_missing
+from hybridbn.variables import Discrete, Values, Variable, code_state, is_missing
 
 
 def plot_augmentation(history: History | Augmented, ax: Any = None) -> Any:
@@ -461,10 +461,23 @@ def _find_target(network: Network) -> str:
 
 
 def _scale_states(variable: Discrete, weights: Values) -> _Scale:
-    finite = weights[np.isfinite(weights)]
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
     named = [(float(w), str(s)) for w, s in zip(weights, variable.states, strict=True)]
-    return _Scale(variable, named, low, high, lambda value: weights[variable.code(value)])
+    return _Scale(variable, named, *_find_ends(weights), lambda value: weights[variable.code(value)])
+
+
+def _scale_numbers(marginal: ContinuousPosterior, weigh: Callable[[Values], Values]) -> _Scale:
+    """Return the scale of a number between its quantiles of 1 and 99 %, from what its values add."""
+    variable = marginal.variable
+    low, high = marginal.numeric.quantile([0.01, 0.99])
+    ticks = choose_ticks(float(low), float(high), 6, variable.unit, step_of(variable))
+    values = weigh(np.concatenate([[at for at, _ in ticks], np.linspace(low, high, 201)]))
+    marks = [(weight, text) for weight, (_, text) in zip(values.tolist(), ticks, strict=False)]
+    return _Scale(variable, marks, *_find_ends(values), lambda value: weigh(np.array([variable.value(value)]))[0])
+
+
+def _find_ends(weights: Values) -> tuple[float, float]:
+    finite = weights[np.isfinite(weights)]
+    return (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
 
 
 def _scale_parents(network: Network, own: Softmax, code: int) -> tuple[float, dict[str, _Scale]]:
@@ -475,46 +488,27 @@ def _scale_parents(network: Network, own: Softmax, code: int) -> tuple[float, di
     base = float(own.intercept[code] - own.intercept[1 - code])
     scales = {}
     for slope, parent in zip(slopes.tolist(), own.parents, strict=True):
-        assert isinstance(parent, Continuous)
         marginal = posterior(network, parent.name)
         mean = float(marginal.numeric.mean())
         base += slope * mean
-        low, high = marginal.numeric.quantile([0.01, 0.99])
-        scales[parent.name] = _make_linear(parent, slope, mean, float(low), float(high))
+
+        def weigh(x: Values, slope: float = slope, mean: float = mean) -> Values:
+            return slope * (x - mean)
+
+        scales[parent.name] = _scale_numbers(marginal, weigh)
     return base, scales
-
-
-def _make_linear(variable: Continuous, slope: float, mean: float, low: float, high: float) -> _Scale:
-    ticks = choose_ticks(low, high, 6, variable.unit, step_of(variable))
-    ends = sorted((slope * (low - mean), slope * (high - mean)))
-    marks = [(slope * (x - mean), text) for x, text in ticks]
-    return _Scale(variable, marks, ends[0], ends[1], lambda value: slope * (variable.value(value) - mean))
 
 
 def _scale_density(network: Network, potential: Potential, target: Discrete, code: int) -> _Scale:
     """Return the log ratio of an attribute's densities, in parts in which it falls or rises."""
-    variable = potential.child
-    assert isinstance(variable, Continuous)
+    name = potential.child.name
 
-    def weigh(value: Any) -> Any:
-        x = np.asarray(variable.value(value) if np.ndim(value) == 0 else value, dtype=np.float64)
-        logs = []
-        for each in (code, 1 - code):
-            states = np.full(x.shape, target.states[each], dtype=object) if x.ndim else target.states[each]
-            with np.errstate(divide="ignore"):
-                logs.append(np.log(np.asarray(potential(**{variable.name: x, target.name: states}), dtype=np.float64)))
-        return logs[0] - logs[1]
+    def weigh(x: Values) -> Values:
+        with np.errstate(divide="ignore"):
+            logs = [np.log(potential(**{name: x, target.name: target.states[each]})) for each in (code, 1 - code)]
+        return np.asarray(logs[0] - logs[1])
 
-    marginal = posterior(network, variable.name)
-    low, high = marginal.numeric.quantile([0.01, 0.99])
-    ticks = choose_ticks(float(low), float(high), 6, variable.unit, step_of(variable))
-    grid = np.unique(np.concatenate([np.linspace(low, high, 201), [at for at, _ in ticks]]))
-    values = weigh(grid)
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        finite = np.zeros(1)
-    marks = [(float(weigh(at)), text) for at, text in ticks]
-    return _Scale(variable, marks, float(finite.min()), float(finite.max()), weigh)
+    return _scale_numbers(posterior(network, name), weigh)
 
 
 def _read_evidence(scales: Mapping[str, _Scale], evidence: Any, target: str) -> dict[str, Any]:
