@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,11 +71,7 @@ def plot_missing(data: Any, ax: Any = None, most: int = 20) -> Any:
         raise TableError("the table has no rows, so there are no patterns of missing cells to draw")
     missing = {name: table.cells(name).missing for name in table.names}
     names = [name for name, holes in missing.items() if holes.any()]
-    patterns: dict[tuple[bool, ...], int] = {}
-    if names:
-        stacked = np.stack([missing[name] for name in names], axis=1)
-        distinct, counts = np.unique(stacked, axis=0, return_counts=True)
-        patterns = {tuple(row): int(count) for row, count in zip(distinct.tolist(), counts, strict=True)}
+    patterns = Counter(zip(*(missing[name].tolist() for name in names), strict=True))
     room = None if ax is None else (ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi)
     return chart_patterns(names, patterns, len(table), len(table.names), room, most).draw(ax)
 
