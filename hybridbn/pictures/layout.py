@@ -89,13 +89,11 @@ def lay_out(
 
 def _split_components(graph: nx.DiGraph[Any]) -> list[nx.DiGraph[Any]]:
     """Return the connected parts, nodes and arcs in the order of the graph, which subgraphs of networkx do not keep."""
-    number = {node: i for i, nodes in enumerate(nx.weakly_connected_components(graph)) for node in nodes}
-    parts: dict[int, nx.DiGraph[Any]] = {}
-    for node in graph:
-        parts.setdefault(number[node], nx.DiGraph()).add_node(node)
-    for start, end in graph.edges:
-        parts[number[start]].add_edge(start, end)
-    return list(parts.values())
+    place = {node: i for i, node in enumerate(graph)}
+    return [
+        nx.from_dict_of_lists({node: list(graph[node]) for node in sorted(nodes, key=place.__getitem__)}, nx.DiGraph)
+        for nodes in nx.weakly_connected_components(graph)
+    ]
 
 
 def _pack(parts: Sequence[Layout], aspect: float) -> Layout:

@@ -158,9 +158,9 @@ def chart_network(
             f"a picture of {len(names)} nodes can't be read; draw a part: net.plot(around={names[0]!r}, steps=2), or"
             f" network.subgraph(names), at most {_MOST_NODES} nodes"
         )
-    graph: nx.DiGraph[Any] = nx.DiGraph()
-    graph.add_nodes_from(names)
-    graph.add_edges_from((a, b) for a, b in network.edges if a in graph and b in graph)
+    near = set(names)
+    arcs = {name: [child for child in network[name] if child in near] for name in names}
+    graph: nx.DiGraph[Any] = nx.from_dict_of_lists(arcs, nx.DiGraph)
     if not nx.is_directed_acyclic_graph(graph):
         raise NetworkError(f"parents are drawn above their children, and {describe_cycles(graph)[0]}")
     complete = beliefs_shown and all(network.nodes[name].get("potential") is not None for name in network)
@@ -169,9 +169,8 @@ def chart_network(
     beliefs: dict[str, Any] = {}
     priors: dict[str, Any] = {}
     if detail.bars:
-        reader = EvidenceReader(network, evidence)
-        read = reader.evidence(names)
-        wanted = [name for name in names if name not in read.findings or not read.findings[name].hard]
+        findings = EvidenceReader(network, evidence).evidence(names).findings
+        wanted = [name for name in names if name not in findings or not findings[name].hard]
         beliefs = posteriors(network, evidence, wanted, options) if wanted else {}
         if evidence and any(value is not None for value in evidence.values()):
             try:
