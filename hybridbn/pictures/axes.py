@@ -99,8 +99,8 @@ def _open_axes(chart: Chart, size: tuple[float, float]) -> Any:
     if chart.diagram:
         scale = chart.size[0] / size[0]
         return pyplot.figure(figsize=(scale * size[0], scale * size[1])).add_axes((0, 0, 1, 1))
-    figure = pyplot.figure(figsize=(chart.size[0] + _MARGINS[0], chart.size[1] + _MARGINS[1]), layout="constrained")
-    return figure.add_subplot()
+    size = chart.size[0] + _MARGINS[0], chart.size[1] + _MARGINS[1]
+    return pyplot.figure(figsize=size, layout="constrained").add_subplot()
 
 
 def _measure(ax: Any) -> tuple[float, float]:

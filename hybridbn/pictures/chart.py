@@ -33,8 +33,6 @@ Color: TypeAlias = int | str
 """The number of a series, or one of the names in `INK`."""
 Numbers: TypeAlias = Any
 """Numbers in the units of an axis: a sequence or an array."""
-TextSize: TypeAlias = float
-"""The size of a text in points where a picture has its natural size."""
 
 SMALL, TITLE = 8.0, 9.5
 """The sizes of labels and of titles, in points; readable in a column of 80 mm."""
@@ -110,6 +108,7 @@ class Rule:
 class Text:
     """A text at a point, moved by `shift` points to the right and up; `side` is where the point lies.
 
+    `size` is that in points where the picture has its natural size.
     `tip` is the whole text where this one is shortened.
     """
 
@@ -117,7 +116,7 @@ class Text:
     y: float
     text: str
     color: Color = "ink"
-    size: TextSize = SMALL
+    size: float = SMALL
     side: str = "middle"
     level: str = "middle"
     shift: tuple[float, float] = (0.0, 0.0)
