@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,9 +22,6 @@ CHUNK = 1 << 18
 MASS_TOLERANCE = 1e-6
 MOST_CHECKED = 64
 GOLDEN = (math.sqrt(5) - 1) / 2
-
-Breaks: TypeAlias = "Sequence[float] | NDArray[Any] | Mapping[str, Sequence[float] | NDArray[Any]]"
-Support: TypeAlias = "tuple[float, float] | Mapping[str, tuple[float, float]]"
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -85,8 +82,8 @@ class Density(Potential):
         parents: Sequence[Variable] = (),
         *,
         function: Callable[..., Any],
-        breaks: Breaks = (),
-        support: Support | None = None,
+        breaks: Sequence[float] | NDArray[Any] | Mapping[str, Sequence[float] | NDArray[Any]] = (),
+        support: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
         check: bool = True,
     ) -> None:
         split(child, parents)
