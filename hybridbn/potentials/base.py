@@ -283,9 +283,8 @@ class Potential(Registered, ABC):
         parents.
         """
         if self.parts:
-            parts = [part for part in self.parts if name in part.scope]
-            numbers = [part.scale(name) for part in parts if isinstance(part.variable(name), Continuous)]
-            return min(numbers, default=math.inf)
+            scopes = ((part, {v.name for v in part.variables if isinstance(v, Continuous)}) for part in self.parts)
+            return min((part.scale(name) for part, numbers in scopes if name in numbers), default=math.inf)
         from hybridbn.potentials.cell_quadrature import find_scale
 
         return find_scale(self, name)
@@ -755,15 +754,13 @@ def _encode_values(variable: Variable, values: Any) -> Values | Codes:
     """Turn states or numbers into codes or floats without judging the domain; missing values are refused."""
     if isinstance(variable, Discrete):
         scalar = isinstance(values, str) or not isinstance(values, np.ndarray | list)
-        codes = np.asarray(variable.code(values)) if scalar else variable.codes(values)
-        if (codes < 0).any():
-            raise TableError(f"{variable.name!r}: a value is missing")
-        return codes
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TableError(f"{variable.name!r} is continuous; {values!r} is not a number") from None
-    if np.isnan(numbers).any():
+        numbers = np.asarray(variable.code(values)) if scalar else variable.codes(values)
+    else:
+        try:
+            numbers = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TableError(f"{variable.name!r} is continuous; {values!r} is not a number") from None
+    if (np.isnan(numbers) if numbers.dtype.kind == "f" else numbers < 0).any():
         raise TableError(f"{variable.name!r}: a value is missing")
     return numbers
 

@@ -541,6 +541,11 @@ class LinearGaussianMixture(Potential):
         component = Multinomial(hidden, discrete, table=probabilities)
         self._set(child=child, parents=parents, component=component, density=density)
 
+    @property
+    def parts(self) -> tuple[Potential, ...]:
+        """The regressions of all components, with the component among the parents."""
+        return (self.density,)
+
     # -- values ---------------------------------------------------------------------------------------------------
 
     def log_on(self, axes: Axes) -> Values:
@@ -581,17 +586,9 @@ class LinearGaussianMixture(Potential):
         ]
         return tidy_breaks(np.concatenate(blocks), variable.domain, count_rows(within))
 
-    def list_regressions(self) -> list[LinearGaussian]:
-        """Return that of all components, which has the component among its parents."""
-        return [self.density]
-
     def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
         """Return what holds the support of each component."""
         return self.density.support(name, tail, within)
-
-    def scale(self, name: str) -> float:
-        """Return the least scale of a component."""
-        return self.density.scale(name)
 
     # -- simulation -----------------------------------------------------------------------------------------------
 
