@@ -449,10 +449,9 @@ def find_overlaps(left: Terms, right: Terms) -> tuple[Codes, Codes]:
             overlap &= np.maximum(left.low[block, j, None], right.low[None, :, j]) < np.minimum(
                 left.high[block, j, None], right.high[None, :, j]
             )
-        i, k = np.nonzero(overlap)
-        overlaps.append((i + start, k))
-    empty = np.zeros(0, dtype=np.intp)
-    return (np.concatenate([i for i, _ in overlaps] or [empty]), np.concatenate([k for _, k in overlaps] or [empty]))
+        overlaps.append(np.add(np.nonzero(overlap), [[start], [0]]))
+    left_pieces, right_pieces = np.concatenate([np.empty((2, 0), dtype=np.intp), *overlaps], axis=1)
+    return left_pieces, right_pieces
 
 
 def multiply(left: Terms, right: Terms) -> Terms:
