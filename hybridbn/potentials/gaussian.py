@@ -595,21 +595,12 @@ class LinearGaussianMixture(Potential):
     def ppf(self, uniforms: Values, given: Axes) -> NDArray[Any]:
         """Invert the cdf in the logarithm of the nearer tail; infinite at 0 and 1."""
         discrete, continuous = split(self.child, self.parents)
-        codes = tuple(np.asarray(given[parent.name]) for parent in discrete)
-        numbers = [np.asarray(given[parent.name]) for parent in continuous]
         components = np.arange(len(self.component.child))[:, None]
-        shape = (len(components), len(uniforms))
-        density = self.density
-        means = linear_predictor(density.intercept, density.coefficients, (*codes, components), numbers)
-        means, widths, shares = (
-            np.broadcast_to(array, shape)
-            for array in (
-                means,
-                np.sqrt(density.variance)[(*codes, components)],
-                self.component.table[(*codes, components)],
-            )
-        )
-        return self.invert(uniforms, means, widths, shares)
+        codes = (*(np.asarray(given[parent.name]) for parent in discrete), components)
+        numbers = [np.asarray(given[parent.name]) for parent in continuous]
+        means = linear_predictor(self.density.intercept, self.density.coefficients, codes, numbers)
+        arrays = means, np.sqrt(self.density.variance)[codes], self.component.table[codes]
+        return self.invert(uniforms, *np.broadcast_arrays(uniforms, *arrays)[1:])
 
     @staticmethod
     def invert(uniforms: Values, means: Values, widths: Values, shares: Values) -> Values:
