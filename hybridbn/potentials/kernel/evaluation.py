@@ -517,7 +517,9 @@ def _sum_jointly(
 
 def sum_per_target(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
     """Return the logarithm of the conditional, by one sum of kernels per target."""
-    rows, grid, nodes = _shape(parents, child)
+    rows, grid = parents[0].shape if parents else (1, 1)
+    # one row is shared by all, of which there may be none
+    rows, nodes = len(child) if rows == 1 else rows, child.shape[1]
     parent_values = [values.reshape(-1) for values in parents]
     combinations = np.stack(parent_values, axis=1) if parent_values else np.empty((1, 0))
     weights, tops = weigh_by_parents(group, parent_values, len(combinations))
@@ -544,13 +546,6 @@ def sum_per_target(group: KernelMixture, parents: Sequence[Values], child: NDArr
     joint = _sum_jointly(group, (weights, tops), (kernels, child_tops), combinations, values, i, j, True)
     result[possible] = joint - total[i]
     return result.reshape(rows, grid, nodes)
-
-
-def _shape(parents: Sequence[Values], child: NDArray[Any]) -> tuple[int, int, int]:
-    """Return the numbers of rows, of the parents' combinations and of the child's nodes."""
-    rows, grid = parents[0].shape if parents else (1, 1)
-    # one row is shared by all, of which there may be none
-    return (len(child) if rows == 1 else rows), grid, child.shape[1]
 
 
 def _log_sums_by_state(group: KernelMixture, combinations: Values, weights: Any, tops: Values, states: int) -> Values:
