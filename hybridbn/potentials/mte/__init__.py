@@ -622,8 +622,4 @@ class MTE(Potential):
     def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
         """Make the potential again from what `to_dict` returned."""
         variables = (*check_parents(child, parents), child)
-        columns = columns_of(variables)
-        discrete = [v for v in columns if isinstance(v, Discrete)]
-        sizes = tuple(len(v) for v in discrete)
-        blocks, errors = blocks_from_dict(state, sizes, len(columns) - len(discrete), child.name)
-        return cls._of(variables, blocks, mass_error=errors[0], max_error=errors[1])
+        return cls._of(variables, *blocks_from_dict(state, variables))

@@ -365,6 +365,4 @@ def _indicator(like: Terms, column: int, codes: Sequence[int]) -> Terms:
 def _interval_ends(value: Any) -> tuple[Any, Any] | None:
     if isinstance(value, tuple | list) and len(value) == 2:
         return value[0], value[1]
-    if hasattr(value, "low") and hasattr(value, "high"):
-        return value.low, value.high
-    return None
+    return (value.low, value.high) if hasattr(value, "low") and hasattr(value, "high") else None

@@ -607,9 +607,11 @@ def blocks_to_dict(blocks: Sequence[Terms], mass_error: float | None, max_error:
 
 
 def blocks_from_dict(
-    state: Mapping[str, Any], sizes: tuple[int, ...], continuous: int, owner: str
-) -> tuple[list[Terms], tuple[float | None, float | None]]:
+    state: Mapping[str, Any], variables: Sequence[Variable]
+) -> tuple[list[Terms], float | None, float | None]:
     """Return the blocks and errors that `blocks_to_dict` was given; raise if the arrays don't belong together."""
+    owner, sizes = variables[-1].name, tuple(len(v) for v in variables if isinstance(v, Discrete))
+    continuous = len(variables) - len(sizes)
     if set(state) != _FIELDS:
         raise NetworkError(f"{owner!r}: an MTE is saved as {sorted(_FIELDS)}, not {sorted(state)}")
     try:
@@ -635,26 +637,16 @@ def blocks_from_dict(
         or np.isnan(limits).any()
         or not all(np.isfinite(array).all() for array in (coefficient, magnitude, rates))
     )
-    blocks = []
+    blocks: list[Terms] = []
     if not damaged:
-        piece_starts = np.concatenate([[0], np.cumsum(piece_counts)])
-        term_starts = np.concatenate([[0], np.cumsum(term_counts)])[piece_starts]
-        for k in range(len(piece_counts)):
-            p, t = slice(piece_starts[k], piece_starts[k + 1]), slice(term_starts[k], term_starts[k + 1])
-            blocks.append(
-                Terms(
-                    sizes,
-                    tuple(map(float, limits[k])),
-                    codes[p],
-                    low[p],
-                    high[p],
-                    np.repeat(np.arange(piece_counts[k]), term_counts[p]),
-                    coefficient[t],
-                    magnitude[t],
-                    rates[t],
-                )
-            )
-        damaged = any(not np.isfinite(block.anchors).all() for block in blocks)
+        piece_starts = np.concatenate([[0], np.cumsum(piece_counts)]).tolist()
+        owners = np.repeat(np.arange(pieces), term_counts)
+        whole = Terms(sizes, tuple(limits.max(axis=0)), codes, low, high, owners, coefficient, magnitude, rates)
+        blocks = [
+            replace(whole.select_pieces(np.arange(first, last)), limits=tuple(map(float, ends)))
+            for (first, last), ends in zip(itertools.pairwise(piece_starts), limits, strict=True)
+        ]
+        damaged = not np.isfinite(whole.anchors).all()
     if damaged:
         raise NetworkError(f"{owner!r}: the saved MTE is damaged: its arrays don't belong together")
-    return blocks, (errors[0], errors[1])
+    return blocks, errors[0], errors[1]
