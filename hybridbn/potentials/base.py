@@ -754,7 +754,7 @@ def _encode_values(variable: Variable, values: Any) -> Values | Codes:
     """Turn states or numbers into codes or floats without judging the domain; missing values are refused."""
     if isinstance(variable, Discrete):
         scalar = isinstance(values, str) or not isinstance(values, np.ndarray | list)
-        numbers = np.asarray(variable.code(values)) if scalar else variable.codes(values)
+        numbers: NDArray[Any] = np.asarray(variable.code(values)) if scalar else variable.codes(values)
     else:
         try:
             numbers = np.asarray(values, dtype=np.float64)
