@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import count
@@ -221,19 +221,12 @@ def find_requisite(
     bottom: set[str] = set()
     from_children, from_parents = list(targets), list[str]()
     while from_children or from_parents:
-        if from_children:
-            name = from_children.pop()
-            if name in bottom and name in top:
-                continue
-            known = status(name)
-            if known == "hard":
-                continue
-            upward = True
-        else:
-            name = from_parents.pop()
-            known = status(name)
-            upward = known != "hidden"
-        if upward and name not in top:
+        from_child = bool(from_children)
+        name = (from_children or from_parents).pop()
+        known = status(name)
+        if from_child and known == "hard":
+            continue
+        if (from_child or known != "hidden") and name not in top:
             top.add(name)
             from_children.extend(parents[name])
         if known != "hard" and name not in bottom:
@@ -306,7 +299,7 @@ class Snapshot(Cached):
 
     def release(self) -> None:
         """Drop the supports of the tables."""
-        self._supports.clear()
+        self._supports = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_name)
@@ -318,18 +311,16 @@ class Snapshot(Cached):
         """Return the potential of a node."""
         return self.by_name[name]
 
-    def find_supports(self, names: Iterable[str]) -> list[tuple[tuple[str, ...], Supports]]:
+    def find_supports(self, names: Sequence[str]) -> list[tuple[tuple[str, ...], Supports]]:
         """Return the scopes and the supports of some nodes' tables."""
-        result, grown = [], False
-        for name in names:
-            supports = self._supports.get(name)
-            if supports is None:
-                supports = self._supports[name] = find_supports(self.by_name[name].table)  # type: ignore[attr-defined]
-                grown = True
-            result.append((self.scopes[name], supports))
-        if grown:
+        potentials: Mapping[str, Any] = self.by_name
+        known = self._supports
+        new = {name: find_supports(potentials[name].table) for name in names if name not in known}
+        supports = {**known, **new}
+        if new:
+            self._supports = supports
             self.note_growth()
-        return result
+        return [(self.scopes[name], supports[name]) for name in names]
 
     def variable(self, name: str) -> Variable:
         """Return the variable of a node."""
@@ -353,11 +344,6 @@ class Snapshot(Cached):
             for name, potential in self.by_name.items()
             if isinstance(potential.child, Discrete)
         }
-
-    @cached_property
-    def statuses(self) -> Mapping[str, Status]:
-        """What is known of each node without any evidence."""
-        return dict.fromkeys(self.by_name, "hidden")
 
     @cached_property
     def depths(self) -> Mapping[str, int]:

@@ -49,16 +49,11 @@ class SingleCase(Engine):
     ) -> CaseTables | None:
         """Return the posteriors of some variables in a single case; None where other engines have to answer."""
         findings = evidence.findings
-        codes: dict[str, int] = {}
-        soft: list[str] = []
-        for name, finding in findings.items():
-            if not isinstance(finding.variable, Discrete):
-                return None
-            if finding.likelihood is None:
-                codes[name] = int(finding.values[0])
-            else:
-                soft.append(name)
-        asked = (tuple(targets), tuple(codes), tuple(soft))
+        if not all(isinstance(finding.variable, Discrete) for finding in findings.values()):
+            return None
+        soft = tuple([name for name, finding in findings.items() if finding.likelihood is not None])
+        codes = {name: int(finding.values[0]) for name, finding in findings.items() if finding.likelihood is None}
+        asked = (tuple(targets), tuple(codes), soft)
         plan: CasePlan | None = relevance.CACHE.get(snapshot.key, asked)
         if plan is None:
             plan = relevance.CACHE.put(snapshot.key, asked, CasePlan(snapshot, findings, tuple(targets)))
@@ -66,13 +61,11 @@ class SingleCase(Engine):
             return None
         most_cells = max_bytes // _CELL_BYTES
         case = tuple(codes.items())
-        shared: SharedCase | None = None
-        if plan.program is None or plan.cost > _SHARED_CELLS:
-            shared = relevance.CACHE.get(snapshot.key, case)
-        if shared is not None:
-            answer: CaseTables | None = shared.answer(codes, evidence, targets, most_cells)
-            if answer is not None:
-                return answer
+        costly = plan.program is None or plan.cost > _SHARED_CELLS
+        shared: SharedCase | None = relevance.CACHE.get(snapshot.key, case) if costly else None
+        answer = None if shared is None else shared.answer(codes, evidence, targets, most_cells)
+        if answer is not None:
+            return answer
         try:
             answer = plan.solve(
                 codes, findings, most_cells if len(targets) == 1 else min(most_cells, MOST_CELLS_OF_ALL)
@@ -142,8 +135,7 @@ class CasePlan(Cached):
         self.apart: tuple[CasePlan, ...] | None = None
         self.known: dict[tuple[int, ...], bool] = {}
         kinds: dict[str, Status] = {name: "hard" if finding.hard else "soft" for name, finding in findings.items()}
-        statuses = {**snapshot.statuses, **kinds}
-        needed = find_requisite(snapshot.pred, snapshot.succ, targets, statuses.__getitem__)
+        needed = find_requisite(snapshot.pred, snapshot.succ, targets, lambda name: kinds.get(name, "hidden"))
         potentials, scopes = snapshot.by_name, snapshot.scopes
         hard = {name for name, kind in kinds.items() if kind == "hard"}
         self.soft: list[str] = [name for name, kind in kinds.items() if kind == "soft"]
@@ -175,11 +167,8 @@ class CasePlan(Cached):
         if kinds:
             risky = [name for name in ancestors(snapshot.pred, kinds) - needed if potentials[name].has_zeros]
             risky.sort(key=snapshot.depths.__getitem__, reverse=True)
-            for name in risky:
-                if potentials[name].as_table() is None:
-                    self.fits = False
-                    return
-            self.risks = snapshot.find_supports(risky)
+            self.fits = all(potentials[name].as_table() is not None for name in risky)
+            self.risks = snapshot.find_supports(risky) if self.fits else []
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes are held, without the potentials' own tables."""
@@ -296,20 +285,19 @@ class CasePlan(Cached):
         return result
 
     def _contradicts(self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float) -> bool:
-        soft: dict[str, int] = {}
-        for name in self.soft:
-            possible = np.flatnonzero(_weigh(findings[name]) > 0)
-            if len(possible) < self._snapshot.sizes[name]:
-                soft[name] = join_bits(possible.tolist())
+        weights = {name: _weigh(findings[name]) > 0 for name in self.soft}
+        soft = {
+            n: join_bits(np.flatnonzero(possible).tolist()) for n, possible in weights.items() if not possible.all()
+        }
         answer = is_possible(self.risks, codes, soft, self._snapshot.sizes)
         if answer is not None:
             return not answer
         factors = [Factor((name,)) for name in soft]
-        tables: list[Any] = [_weigh(findings[name]) > 0 for name in soft]
-        for scope, _ in self.risks:
-            factors.append(Factor(tuple([name for name in scope if name not in codes])))
-            table = self._snapshot.by_name[scope[-1]].table  # type: ignore[attr-defined]
-            tables.append(table[tuple([codes.get(name, _ALL) for name in scope])] > 0)
+        factors += [Factor(tuple([name for name in scope if name not in codes])) for scope, _ in self.risks]
+        potentials: Mapping[str, Any] = self._snapshot.by_name
+        risky = [(potentials[scope[-1]].table, scope) for scope, _ in self.risks]
+        tables = [weights[name] for name in soft]
+        tables += [table[tuple([codes.get(name, _ALL) for name in scope])] > 0 for table, scope in risky]
         try:
             _, (total,) = CaseCompiler(factors, tables, self._snapshot.sizes, most_cells).compute([()])
         except TooManyCells:
