@@ -136,39 +136,23 @@ class CasePlan(Cached):
         self.known: dict[tuple[int, ...], bool] = {}
         kinds: dict[str, Status] = {name: "hard" if finding.hard else "soft" for name, finding in findings.items()}
         needed = find_requisite(snapshot.pred, snapshot.succ, targets, lambda name: kinds.get(name, "hidden"))
-        potentials, scopes = snapshot.by_name, snapshot.scopes
+        potentials, depth_of = snapshot.by_name, snapshot.depths.__getitem__
         hard = {name for name, kind in kinds.items() if kind == "hard"}
         self.soft: list[str] = [name for name, kind in kinds.items() if kind == "soft"]
-        self.factors: list[Factor] = []
-        self.static: list[Values] = []
-        self.sliced: list[tuple[Values, tuple[str, ...]]] = []
-        self.scalars: list[tuple[Values, tuple[str, ...]]] = []
         self.soft_needed: list[str] = [name for name in self.soft if name in needed]
-        self.risks: list[tuple[tuple[str, ...], Supports]] = []
-        self.fits: bool = True
-        dynamic = []
-        for name in sorted(needed, key=snapshot.depths.__getitem__):
-            potential = potentials[name].as_table()
-            if potential is None:
-                self.fits = False
-                return
-            scope = scopes[name]
-            if hard.isdisjoint(scope):
-                self.static.append(potential.table)
-                self.factors.append(Factor(scope, False, True))
-                continue
-            hidden = tuple([n for n in scope if n not in hard])
-            if hidden:
-                self.sliced.append((potential.table, scope))
-                dynamic.append(Factor(hidden))
-            else:
-                self.scalars.append((potential.table, scope))
-        self.factors += [*dynamic, *[Factor((name,)) for name in self.soft_needed]]
-        if kinds:
-            risky = [name for name in ancestors(snapshot.pred, kinds) - needed if potentials[name].has_zeros]
-            risky.sort(key=snapshot.depths.__getitem__, reverse=True)
-            self.fits = all(potentials[name].as_table() is not None for name in risky)
-            self.risks = snapshot.find_supports(risky) if self.fits else []
+        above = ancestors(snapshot.pred, kinds) - needed
+        risky = sorted([name for name in above if potentials[name].has_zeros], key=depth_of, reverse=True)
+        self.fits: bool = all(potentials[name].as_table() is not None for name in (*needed, *risky))
+        self.risks: list[tuple[tuple[str, ...], Supports]] = snapshot.find_supports(risky) if self.fits else []
+        tables = [potentials[name].as_table() for name in sorted(needed, key=depth_of)] if self.fits else []
+        own = [(potential.table, potential.scope) for potential in tables if potential is not None]
+        self.static: list[Values] = [table for table, scope in own if hard.isdisjoint(scope)]
+        self.scalars: list[tuple[Values, tuple[str, ...]]] = [pair for pair in own if hard.issuperset(pair[1])]
+        moving = [pair for pair in own if not hard.isdisjoint(pair[1])]
+        self.sliced: list[tuple[Values, tuple[str, ...]]] = [p for p in moving if not hard.issuperset(p[1])]
+        self.factors: list[Factor] = [Factor(scope, False, True) for _, scope in own if hard.isdisjoint(scope)]
+        self.factors += [Factor(tuple([name for name in scope if name not in hard])) for _, scope in self.sliced]
+        self.factors += [Factor((name,)) for name in self.soft_needed]
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes are held, without the potentials' own tables."""
@@ -296,7 +280,7 @@ class CasePlan(Cached):
         factors += [Factor(tuple([name for name in scope if name not in codes])) for scope, _ in self.risks]
         potentials: Mapping[str, Any] = self._snapshot.by_name
         risky = [(potentials[scope[-1]].table, scope) for scope, _ in self.risks]
-        tables = [weights[name] for name in soft]
+        tables: list[Any] = [weights[name] for name in soft]
         tables += [table[tuple([codes.get(name, _ALL) for name in scope])] > 0 for table, scope in risky]
         try:
             _, (total,) = CaseCompiler(factors, tables, self._snapshot.sizes, most_cells).compute([()])
