@@ -344,9 +344,7 @@ class Finding:
         """
         rows = len(self.values)
         if isinstance(self.variable, Discrete):
-            weights: Values = np.ones((len(points), rows))
-            if self.likelihood is not None:
-                weights = self.likelihood[points]
+            weights = np.ones((len(points), rows)) if self.likelihood is None else self.likelihood[points]
             if self.observed.any():
                 weights *= ~self.observed | (points[:, None] == self.values)
             return np.asarray(weights, dtype=np.float64)
