@@ -244,10 +244,9 @@ def choose_plan(problem: Problem, evidence: Evidence, options: Options, refused:
         if options.beyond == "bound":
             # an answer is better than none where there is nothing to sample
             return fastest
-        allowed = options.seconds_per_row
         seconds = fastest.operations / (CELLS_PER_SECOND * max(evidence.rows, 1))
         raise TooWide(
-            f"exact inference takes about {seconds:.3g} seconds a row, and seconds={allowed:g} are"
+            f"exact inference takes about {seconds:.3g} seconds a row, and seconds={options.seconds_per_row:g} are"
             " allowed. Observe more variables, ask for fewer targets at once, or raise seconds"
         )
     raise too_wide(declined, options.max_bytes, hints)
