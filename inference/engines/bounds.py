@@ -313,7 +313,8 @@ class SampleSums(WeightedSums):
         own = certain.bound_ratio(flat)
         is_asymptotic = not impossible and self._are_loose(certain)
         limits = np.stack([*own, *(certain.bound_asymptotically(flat) if is_asymptotic else own)])
-        start = 0
+        sizes = [total.size for total in self.tables.values()]
+        limits_of = dict(zip(self.tables, np.split(limits, np.cumsum(sizes, dtype=np.intp), axis=1), strict=False))
         bounds: list[Values] = []
         tables: list[Values] = []
         for number in range(len(problem.scopes)):
@@ -322,9 +323,7 @@ class SampleSums(WeightedSums):
                 tables.append(np.ones(1))
                 bounds.append(np.full((4, 1), np.nan))
                 continue
-            stop = start + total.size
-            bounds.append(limits[:, start:stop].reshape(4, *total.shape, 1))
-            start = stop
+            bounds.append(limits_of[number].reshape(4, *total.shape, 1))
             share = total if self.total > 0 else np.ones_like(total)
             tables.append((np.full_like(share, np.nan) if impossible else share / share.sum())[..., None])
         # an estimate of zero is none: the upper bound is all that is known
