@@ -160,16 +160,14 @@ def solve_in_chunks(problem: Problem, evidence: Evidence, options: Options) -> I
         if not len(rows):
             return
         evidence = evidence.take(rows, len(rows))
-    solve = _solve_with_nodes if problem.nodes else _solve_without_nodes
     if not problem.partly_observed or not evidence.rows:
-        yield from solve(problem, evidence, rows, options)
+        yield from _solve_hidden(problem, evidence, rows, options)
         return
     # in the problem of a group an observed variable has no nodes, and the rows can share a grid
     for known, members in _group_rows(problem.partly_observed, evidence):
         part = evidence.observe_only(problem.partly_observed, known, members)
         restricted = problem.restrict_to_observed(known)
-        solve = _solve_with_nodes if restricted.nodes else _solve_without_nodes
-        for solution in solve(restricted, part, rows[members], options):
+        for solution in _solve_hidden(restricted, part, rows[members], options):
             yield _add_observed_targets(problem, solution)
     del tables
 
