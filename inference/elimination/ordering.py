@@ -443,7 +443,8 @@ def choose_cut(
         # a variable divides the largest table by no more than the number of its states
         if slices * (order.largest / most_cells) > most_slices:
             return None
-        trial = _count_trial(order)
+        # about the effort of one search for a better order
+        trial = len(order.names) * float(len(order.clique)) ** 3
         many = len(cut) >= _FEW_CUTS or left < trial
         names = _Cliques(scopes, sizes, order).choose_names(allowed, most_cells, most_total, _FEW_CUTS if many else 1)
         if not names:
@@ -462,11 +463,6 @@ def choose_cut(
         better = search_order(scopes, sizes, keep, order, _TRIALS_AT_LAST, effort / 2)
         order = better if better.largest <= most_cells else order
     return Cut(tuple(cut), slices, order)
-
-
-def _count_trial(order: EliminationOrder) -> float:
-    """Return about the effort of one search for a better order."""
-    return len(order.names) * float(len(order.clique)) ** 3
 
 
 class _Cliques:
