@@ -16,7 +16,7 @@ variables. Where cliques are small, there are few such patterns, however many pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -133,10 +133,9 @@ class PotentialSource(FactorSource):
         points: dict[str, Any] = {}
         for variable in self.potential.variables:
             name = variable.name
-            if name in self.hard or (self.masked and name == self.potential.child.name):
-                values = evidence.findings[name].values
-                if self.masked and name == self.potential.child.name:
-                    values = evidence.findings[name].fill()
+            masked = self.masked and name == self.potential.child.name
+            if name in self.hard or masked:
+                values = evidence.findings[name].fill() if masked else evidence.findings[name].values
                 points[name] = values[None, :] if self.rows else values[:1]
             else:
                 points[name] = axes[name].points
@@ -278,14 +277,8 @@ def run_program(
     # the first run computes what does not depend on the evidence, and only one thread may do so
     with nullcontext() if program.warm else program.lock:
         arrays, scale = _evaluate_sources(program, sources, axes, evidence, logs or {})
-        tables = program.run(arrays)
-    # tables that are the same in all rows have one
-    tables = [
-        table[..., None] if table.ndim == len(scope) else table
-        for table, scope in zip(tables, program.scopes, strict=True)
-    ]
+        tables = _give_row(program.run(arrays), program.scopes)
     total = _total(tables[0])
-    sound = total > SUSPICIOUS
     with np.errstate(divide="ignore", invalid="ignore"):
         log_norm = np.log(total)
         tables[0] = tables[0] / total
@@ -293,7 +286,7 @@ def run_program(
     return NormalizedTables(
         [_repeat(table, evidence.rows) for table in tables],
         _repeat(log_norm + (scale + program.static_scale), evidence.rows),
-        _repeat(~sound, evidence.rows),
+        _repeat(~(total > SUSPICIOUS), evidence.rows),
     )
 
 
@@ -349,15 +342,16 @@ def run_program_in_logs(
         number: known[number] if number in known else source.logs(axes, evidence)
         for number, source in enumerate(sources)
     }
-    tables: list[Values] = []
-    log_norm = np.full(evidence.rows, -np.inf)
-    for scoped, scope in zip(program.run_log(arrays), program.scopes, strict=True):
-        scoped = _repeat(scoped[..., None] if scoped.ndim == len(scope) else scoped, evidence.rows)
-        table, log_sum = normalize_logs(scoped)
-        if not tables:
-            log_norm = log_sum
-        tables.append(table)
-    return NormalizedTables(tables, log_norm, np.zeros(evidence.rows, dtype=bool))
+    logs_of = _give_row(program.run_log(arrays), program.scopes)
+    tables, log_norms = zip(*[normalize_logs(_repeat(own, evidence.rows)) for own in logs_of], strict=True)
+    return NormalizedTables(list(tables), log_norms[0], np.zeros(evidence.rows, dtype=bool))
+
+
+def _give_row(tables: Iterable[Values], scopes: Iterable[Sequence[str]]) -> list[Values]:
+    """Return tables over scopes with rows: a single one where they are the same in all of them."""
+    return [
+        table[..., None] if table.ndim == len(scope) else table for table, scope in zip(tables, scopes, strict=True)
+    ]
 
 
 def _repeat(array: NDArray[Any], rows: int) -> NDArray[Any]:
