@@ -341,17 +341,12 @@ class BoxedRegression:
         return self._turn(self.potential.coefficients)
 
     @cached_property
-    def kind_groups(self) -> list[tuple[int, list[int]]]:
-        """The kinds that have the same slopes, and the first of them; without those that have none."""
-        groups: list[tuple[int, list[int]]] = []
+    def kind_groups(self) -> list[list[int]]:
+        """The kinds that have the same slopes; without those that have none."""
+        groups: dict[bytes, list[int]] = {}
         for kind in np.flatnonzero(self.slopes.any(axis=(0, 2))).tolist():
-            for first, same in groups:
-                if (self.slopes[:, first] == self.slopes[:, kind]).all():
-                    same.append(kind)
-                    break
-            else:
-                groups.append((kind, [kind]))
-        return groups
+            groups.setdefault(self.slopes[:, kind].tobytes(), []).append(kind)
+        return list(groups.values())
 
     def _turn(self, array: Values) -> Values:
         """Return an array of the potential with the leaf first, then all configurations of the other discrete
@@ -387,8 +382,8 @@ class BoxedRegression:
                 extra[place] = effect.variance[codes]
         means, variances = self.intercepts[box], self.variances[box]
         known = np.array(values).reshape(len(values), cells.rows).T[row]
-        for first, same in self.kind_groups:
-            own = self.slopes[box, first]
+        for same in self.kind_groups:
+            own = self.slopes[box, same[0]]
             means[:, same] += np.einsum("lj,lj->l", own, known)[:, None]
             for place, spread in extra.items():
                 variances[:, same] += (own[:, place] ** 2 * spread[row])[:, None]
