@@ -56,11 +56,6 @@ class NaiveBayesTables:
     variables: Mapping[str, Discrete]
     logs: Mapping[str, Values]
 
-    @property
-    def leaves(self) -> int:
-        """How many naive Bayes networks are mixed."""
-        return 1
-
     def scores(self, codes: Mapping[str, NDArray[Any]], rows: int) -> Values:
         """Return the log joint probabilities (classes, rows) of the classes with the observed cells.
 
@@ -298,15 +293,10 @@ def mixture_of(network: AnyNetwork, target: str) -> NaiveBayesMixture | None:
     root = network.potential(hidden.name).as_table()
     if root is None or root.parents:
         return None
-    tables = {}
-    for name in network:
-        if name in (target, hidden.name):
-            continue
-        potential = network.potential(name)
-        table = potential.as_table() if potential.scope == (hidden.name, target, name) else None
-        if table is None:
-            return None
-        tables[name] = table
+    others = [network.potential(name) for name in network if name not in (target, hidden.name)]
+    tables = {other.child.name: table for other in others if (table := other.as_table())}
+    if len(tables) < len(others) or any(other.scope[:-1] != (hidden.name, target) for other in others):
+        return None
     with np.errstate(divide="ignore"):
         logs = {name: np.log(table.table) for name, table in tables.items()}
         variables = {name: table.child for name, table in tables.items()}
@@ -406,7 +396,7 @@ class NaiveBayesPlan(BlockPlan):
 
     def __init__(self, problem: Problem, evidence: Evidence, options: Options, tables: NaiveBayesTables) -> None:
         self._tables = tables
-        width = tables.leaves * len(tables.target)
+        width = tables.prior.size
         cells = float(width * sum(len(variable) + 1 for variable in tables.variables.values()))
         held = 8 * (cells + 2 * len(tables.target) * evidence.rows)
         operations = float(width * len(tables.variables) * evidence.rows)
