@@ -132,9 +132,8 @@ class BoundPlan(Plan):
         drawn = choose_drawn(problem, list_kept(problem), most_cells, most_total, _count_table_cells(options), effort)
         if drawn is None or (drawn.forward and (question.joint or question.over)):
             return None
-        most, each = MOST, CELLS_BESIDE_TABLES
-        if drawn.forward:
-            most, each = MOST_FORWARD, CELLS_PER_FACTOR * len(problem.factors)
+        most = MOST_FORWARD if drawn.forward else MOST
+        each = CELLS_PER_FACTOR * len(problem.factors) if drawn.forward else CELLS_BESIDE_TABLES
         draws = DRAWING * allowed / (each + drawn.order.total)
         draws = int(min(max(draws, FEWEST), most))
         order = drawn.order
@@ -327,9 +326,7 @@ class SampleSums(WeightedSums):
             share = total if self.total > 0 else np.ones_like(total)
             tables.append((np.full_like(share, np.nan) if impossible else share / share.sum())[..., None])
         # an estimate of zero is none: the upper bound is all that is known
-        log_norm = self.log_bound
-        if self.total > 0:
-            log_norm = self.log_scale + math.log(self.total / self.draws)
+        log_norm = self.log_scale + math.log(self.total / self.draws) if self.total > 0 else self.log_bound
         bounds.append(np.array(certain.bound_log_mean(self.log_scale, self.log_bound))[:, None])
         error = np.array([self.error / self.total if self.total > 0 else 0.0])
         densities = {} if impossible else self.densities(self.effective)
