@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -101,14 +102,12 @@ class SharedCase(Cached):
         if tables is None:
             names = tuple([name for name in self._snapshot if name not in codes])
             plan = CasePlan(self._snapshot, evidence.findings, names)
-            try:
-                answer = plan.solve(codes, evidence.findings, min(most_cells, 2 * self._widest)) if plan.fits else None
-            except TooManyCells:
-                answer = None
             tables = {}
-            if answer is not None:
-                tables.update(zip(names, answer[0], strict=True))
-                _, self._log_norm, self._error = answer
+            with suppress(TooManyCells):
+                if plan.fits:
+                    answer = plan.solve(codes, evidence.findings, min(most_cells, 2 * self._widest))
+                    own, self._log_norm, self._error = answer
+                    tables = dict(zip(names, own, strict=True))
             self._tables = tables
             self.note_growth()
         if any(name not in tables for name in targets):
@@ -220,7 +219,9 @@ class CasePlan(Cached):
             plans = []
             for name in self._targets:
                 plans.append(CasePlan(self._snapshot, findings, (name,)))
-                order = plans[-1].choose_order()
+                # one that is quickly found, for its cost
+                scopes = [factor.names for factor in plans[-1].factors]
+                order = find_order(scopes, self._snapshot.sizes, (name,), hopeless=0)
                 together -= order.total
                 if together < 0 or order.largest > most_cells:
                     return None
@@ -234,11 +235,6 @@ class CasePlan(Cached):
         self.note_growth()
         tables, log_norms, errors = zip(*answers, strict=True)
         return [table for (table,) in tables], min(log_norms), max(errors)
-
-    def choose_order(self) -> EliminationOrder:
-        """Return an order that is quickly found, for its cost."""
-        scopes = [factor.names for factor in self.factors]
-        return find_order(scopes, self._snapshot.sizes, self._targets, hopeless=0)
 
     def _solve_in_logs(self, program: Program, tables: Sequence[Values], log_norm: float) -> tuple[list[Values], float]:
         """Return the normalized tables where products may underflow."""
