@@ -682,9 +682,8 @@ def _read_numbers(variable: Continuous, cells: Sequence[Any]) -> Finding:
             )
         elif not is_missing(cell):
             values[row] = variable.value(cell)
-    ranged = bool(np.isfinite(low).any() or np.isfinite(high).any())
+    reach = (low, high) if np.isfinite([low, high]).any() else None
     weighted = any(cell is not None for cell in likelihoods)
-    reach = (low, high) if ranged else None
     return Finding(variable, values, reach=reach, cells=likelihoods if weighted else None)
 
 
