@@ -278,13 +278,11 @@ def run_program(
     with nullcontext() if program.warm else program.lock:
         arrays, scale = _evaluate_sources(program, sources, axes, evidence, logs or {})
         tables = _give_row(program.run(arrays), program.scopes)
-    total = _total(tables[0])
+    shares, (total, *_) = zip(*map(normalize, tables), strict=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_norm = np.log(total)
-        tables[0] = tables[0] / total
-    tables[1:] = [normalize(table) for table in tables[1:]]
     return NormalizedTables(
-        [_repeat(table, evidence.rows) for table in tables],
+        [_repeat(table, evidence.rows) for table in shares],
         _repeat(log_norm + (scale + program.static_scale), evidence.rows),
         _repeat(~(total > SUSPICIOUS), evidence.rows),
     )
@@ -396,15 +394,11 @@ def _split_logarithm(logs: Values) -> tuple[Values, Values]:
     return possible.astype(float), np.where(possible, logs, 0.0)
 
 
-def _total(table: Values) -> Values:
-    return np.asarray(np.add.reduce(table, axis=0 if table.ndim == 2 else tuple(range(table.ndim - 1))))
-
-
-def normalize(table: Values) -> Values:
-    """Return a table (*names, rows) whose rows sum to one; NaN where all is zero."""
-    total = _total(table)
+def normalize(table: Values) -> tuple[Values, Values]:
+    """Return a table (*names, rows) whose rows sum to one, NaN where all is zero, and their sums before."""
+    total = np.asarray(np.add.reduce(table, axis=0 if table.ndim == 2 else tuple(range(table.ndim - 1))))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(table / total)
+        return np.asarray(table / total), total
 
 
 def normalize_logs(logs: Values) -> tuple[Values, Values]:

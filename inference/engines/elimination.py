@@ -160,14 +160,16 @@ def solve_in_chunks(problem: Problem, evidence: Evidence, options: Options) -> I
         if not len(rows):
             return
         evidence = evidence.take(rows, len(rows))
+    solve = _solve_with_nodes if problem.nodes else _solve_without_nodes
     if not problem.partly_observed or not evidence.rows:
-        yield from _solve_hidden(problem, evidence, rows, options)
+        yield from solve(problem, evidence, rows, options)
         return
     # in the problem of a group an observed variable has no nodes, and the rows can share a grid
     for known, members in _group_rows(problem.partly_observed, evidence):
         part = evidence.observe_only(problem.partly_observed, known, members)
         restricted = problem.restrict_to_observed(known)
-        for solution in _solve_hidden(restricted, part, rows[members], options):
+        solve = _solve_with_nodes if restricted.nodes else _solve_without_nodes
+        for solution in solve(restricted, part, rows[members], options):
             yield _add_observed_targets(problem, solution)
     del tables
 
@@ -255,7 +257,7 @@ def _solve_patterns(
     run = grid.patterns.run(grid.axes, evidence)
     kept = len(problem.scopes)
     hidden = {
-        name: RowGroup(groups[_NOTHING].rows, normalize(groups[_NOTHING].array))
+        name: RowGroup(groups[_NOTHING].rows, normalize(groups[_NOTHING].array)[0])
         for name, groups in zip(problem.nodes, run.tables[kept:], strict=True)
         if _NOTHING in groups
     }
@@ -267,7 +269,7 @@ def _solve_patterns(
         for observed, (own, array) in groups.items():
             # an observed value has the first node
             table[(0,) * len(observed) + (..., own)] = array
-        tables.append(normalize(table))
+        tables.append(normalize(table)[0])
         for name in scope:
             axis = axes[name]
             if name in problem.partly_observed and isinstance(axis, NodeAxis):
@@ -422,7 +424,7 @@ def _solve(
         return Solution(problem, rows, evidence, axes, [np.ones(count) for _ in problem.scopes], np.zeros(count), error)
     if marginal is not None and all(scope in ((), problem.nodes) for scope in problem.scopes):
         table, log_norm = normalize_logs(marginal)
-        tables = [table if scope else normalize(table.sum(axis=0)) for scope in problem.scopes]
+        tables = [table if scope else normalize(table.sum(axis=0))[0] for scope in problem.scopes]
         return Solution(problem, rows, evidence, axes, tables, log_norm, error)
     run = run_program(problem.program, problem.sources, axes, evidence, logs)
     if run.doubtful.any():

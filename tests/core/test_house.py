@@ -23,7 +23,7 @@ from house import (
 from walks import name_walks, run_apart
 
 CEILINGS = {
-    "statements": 52558,
+    "statements": 51990,
     "modules": 215,
     "lines of a body, 95th percentile": 25,
     "longest chain of imports": 28,
@@ -33,7 +33,7 @@ CEILINGS = {
     "questions of the family, outside potentials and exchange": 3,
     "functions above complexity 10": 20,
     "upward imports": 23,
-    "net.posterior: functions": 163,
+    "net.posterior: functions": 164,
     "net.posterior: modules": 29,
     "naive_bayes(frame): functions": 278,
     "naive_bayes(frame): modules": 27,
