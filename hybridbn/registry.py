@@ -15,6 +15,8 @@ from importlib import import_module
 from pkgutil import get_data, iter_modules
 from typing import Any, ClassVar, Self, TypeVar
 
+from hybridbn.errors import HybridBNError, TableError
+
 Value = TypeVar("Value")
 
 
@@ -181,6 +183,22 @@ class LazyModule:
             raise AttributeError(attribute)
         # not kept: import_module looks the module up, and what it holds may be replaced
         return getattr(import_module(self.__name__), attribute)
+
+
+def import_library(name: str, needed: str, error: type[HybridBNError] = TableError) -> Any:
+    """Return a library that need not be installed, or raise an error with this text.
+
+    Examples
+    --------
+    >>> import_library("nosuch", "backend='nosuch' needs nosuch: pip install nosuch")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: backend='nosuch' needs nosuch: pip install nosuch
+    """
+    try:
+        return import_module(name)
+    except ImportError as absence:
+        raise error(needed) from absence
 
 
 @cache

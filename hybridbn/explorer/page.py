@@ -54,7 +54,10 @@ from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.jobs import track
 from hybridbn.network import Network
 from hybridbn.pictures.html import draw_network
+from hybridbn.registry import LazyModule, import_library
 from hybridbn.variables import Discrete, Values, Variable
+
+traitlets: LazyModule = LazyModule("traitlets")
 
 PAGE_STYLE = """html,body{height:100%;margin:0;background:#f5f6f8}#hybridbn-explorer{height:100%}
 #hybridbn-explorer>.hbx{border-radius:0;height:100%}@media(prefers-color-scheme:dark){html,body{background:#161a20}}
@@ -559,16 +562,13 @@ def make_widget(network: Network, evidence: Mapping[str, Any] | None = None, dat
     {'wet': 'yes'}
     >>> explorer.evidence = {"rain": "no"}  # doctest: +SKIP
     """
-    try:
-        import anywidget
-        import traitlets
-    except ImportError as error:
-        raise HybridBNError("the explorer in notebooks needs anywidget: pip install 'hybridbn[notebook]'") from error
+    needed = "the explorer in notebooks needs anywidget: pip install 'hybridbn[notebook]'"
+    widgets: Any = import_library("anywidget", needed, HybridBNError)
     if evidence is not None and not isinstance(evidence, Mapping):
         raise TableError(f"the explorer begins with one case: its evidence is a mapping, not {evidence!r:.80}")
     responder = Responder(network, data, evidence=evidence)
 
-    class Explorer(anywidget.AnyWidget):
+    class Explorer(widgets.AnyWidget):
         """A network whose beliefs follow the findings that are set in it."""
 
         _esm = read_module()

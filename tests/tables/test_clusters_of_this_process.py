@@ -47,10 +47,13 @@ class Rdd:
     def map(self, function: Callable[[Any], Any]) -> Rdd:
         return Rdd(self.context, [[function(one) for one in part] for part in self.partitions])
 
-    def groupByKey(self, count: int) -> Rdd:  # as Spark names it
+    def mapValues(self, function: Callable[[Any], Any]) -> Rdd:  # as Spark names it
+        return self.map(lambda pair: (pair[0], function(pair[1])))
+
+    def groupBy(self, function: Callable[[Any], Any], count: int) -> Rdd:  # as Spark names it
         groups: dict[Any, list[Any]] = {}
-        for key, value in [pair for part in reversed(self.partitions) for pair in part]:
-            groups.setdefault(key, []).append(value)
+        for value in [one for part in reversed(self.partitions) for one in part]:
+            groups.setdefault(function(value), []).append(value)
         self.context.groupings.append(count)
         return Rdd(self.context, [[pair for pair in groups.items() if pair[0] % count == i] for i in range(count)])
 

@@ -178,11 +178,11 @@ def test_a_worker_of_another_build_is_refused(passes: Any, monkeypatch: pytest.M
     with pytest.raises(hb.TableError, match="another build"):
         list(passes.backend.answer(Fault(print), passes.source))
     with pytest.raises(hb.TableError, match="another build"):
-        workers._unpack(workers._merge_group("that of the caller", (0, []))[1])
+        workers._unpack(workers._merge_packed("that of the caller", []))
 
 
 def test_other_processes_are_refused(passes: Any) -> None:
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(1) as pool, pytest.raises(hb.TableError, match="frame of Spark can't be sent"):
-        hb.scan(passes.source.frame, backend=pool).sample()
+        hb.scan(passes.source.fragments()[0].frame, backend=pool).sample()

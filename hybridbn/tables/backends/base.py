@@ -13,7 +13,6 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from hybridbn.errors import TableError
@@ -268,22 +267,6 @@ class Backend(Registered, ABC):
                 yield result
                 done += step
                 report(done, "")
-
-
-def import_library(name: str, needed: str) -> Any:
-    """Return a library that a backend needs, or raise `TableError` with this text.
-
-    Examples
-    --------
-    >>> import_library("nosuch", "backend='nosuch' needs nosuch: pip install nosuch")
-    Traceback (most recent call last):
-        ...
-    hybridbn.errors.TableError: backend='nosuch' needs nosuch: pip install nosuch
-    """
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        raise TableError(needed) from None
 
 
 def find_backend(given: Any) -> Backend:

@@ -7,11 +7,12 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, NoReturn
 
 from hybridbn.errors import TableError
-from hybridbn.registry import LazyModule
+from hybridbn.registry import LazyModule, import_library
 from hybridbn.tables.backends.base import (
     BATCH_ROWS,
     Backend,
@@ -19,7 +20,6 @@ from hybridbn.tables.backends.base import (
     Fragment,
     Local,
     Source,
-    import_library,
     number_batches,
 )
 from hybridbn.tables.backends.sources import FileFragment, FileTable, is_scannable, open_files, suffix_of
@@ -209,11 +209,11 @@ class _ParquetFiles(FileTable, _Counted):
         return {piece.number: piece.start + (piece.rows or 0) for piece in pieces}
 
 
+@dataclass(frozen=True)
 class _RelationFragment(Fragment):
     """All rows of a relation, in its order."""
 
-    def __init__(self, source: _Relation) -> None:
-        self.source = source
+    source: _Relation
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """Yield what the relation gives."""

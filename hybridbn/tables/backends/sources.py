@@ -21,8 +21,8 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from hybridbn.errors import FormatError, TableError, mask_secrets
-from hybridbn.options import list_items
-from hybridbn.registry import LazyModule
+from hybridbn.options import check_count, list_items
+from hybridbn.registry import LazyModule, import_library
 from hybridbn.tables import Rows, Table
 from hybridbn.tables.backends.base import (
     BATCH_ROWS,
@@ -470,11 +470,9 @@ def _open_store(address: str, open_paths: Callable[..., FileTable]) -> FileTable
     try:
         store, path = fs.FileSystem.from_uri(address)
     except Exception as error:
-        try:
-            import fsspec
-        except ModuleNotFoundError:
-            shown = mask_secrets(address, [address])
-            raise FormatError(f"{shown}: pyarrow can't open it ({error}); fsspec may: pip install fsspec") from error
+        shown = mask_secrets(address, [address])
+        needed = f"{shown}: pyarrow can't open it ({error}); fsspec may: pip install fsspec"
+        fsspec = import_library("fsspec", needed, FormatError)
         opened, path = fsspec.core.url_to_fs(address)
         store = fs.PyFileSystem(fs.FSSpecHandler(opened))
     info = store.get_file_info(path)
@@ -590,9 +588,7 @@ def scan(
     for name in (*kinds, *codes, *([] if weights is None else [weights]), *(columns or ())):
         if name not in source.schema.names:
             raise TableError(f"there is no column {name!r}; the columns are {shorten(source.schema.names)}")
-    for what, value in (("most_states", most_states), ("sample", sample)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 2:
-            raise TableError(f"{what} must be a whole number greater than 1, not {value!r}")
+    most_states, sample = check_count(most_states, "most_states", 2), check_count(sample, "sample", 2)
     chosen = list(source.schema.names) if columns is None else list_items(columns, "the names of columns")
     names = tuple(name for name in chosen if name != weights)
     if not names:

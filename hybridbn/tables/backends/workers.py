@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +28,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import hybridbn
 from hybridbn.errors import HybridBNError, TableError, warn_user
 from hybridbn.jobs import check_jobs, run_in_executor
-from hybridbn.registry import LazyModule
+from hybridbn.registry import LazyModule, import_library
 from hybridbn.tables.backends.base import (
     BATCH_ROWS,
     FILE_BITS,
@@ -36,14 +37,15 @@ from hybridbn.tables.backends.base import (
     Fragment,
     Source,
     Task,
-    import_library,
     merge,
     number_batches,
 )
+from hybridbn.tables.backends.sources import ArrowTable
 from hybridbn.tables.columns import is_of_library
 from hybridbn.tables.frames.arrow import validate
 
 pyarrow: LazyModule = LazyModule("pyarrow")
+pyspark: LazyModule = LazyModule("pyspark")
 
 Result = TypeVar("Result")
 
@@ -101,17 +103,13 @@ def open_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Open a pool of processes of this machine; where the statement ends early, what has not begun is dropped."""
     # a new interpreter each: a copy of a process with threads of Arrow may hang
     context = multiprocessing.get_context("spawn" if os.name == "nt" else "forkserver")
-    with ProcessPoolExecutor(workers, context, _ignore_interrupts) as pool:
+    # what ends all of a terminal's processes is left to the one that others wait for
+    with ProcessPoolExecutor(workers, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
         try:
             yield pool
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _ignore_interrupts() -> None:
-    """Leave what ends all of a terminal's processes to the one that others wait for."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @cache
@@ -323,22 +321,35 @@ class _DaskPass:
         except HybridBNError:
             raise
         except Exception as error:
-            raised = future is not None and future.status == "error"
-            if raised and isinstance(error.__cause__, ImportError | AttributeError):
-                reason = f"dask could not read a task ({error.__cause__})"
-                remedy = "install the same build of hybridbn on all machines"
-            elif raised and type(error).__module__.startswith("distributed"):
-                reason = f"the workers that read a part of the table were lost again and again ({error})"
-                remedy = "give them more memory, or read with fewer threads a worker"
-            elif raised:
+            raised, cause = future is not None and future.status == "error", error.__cause__
+            is_of_dask = type(error).__module__.startswith("distributed")
+            seconds = _QUIET if self._left > 0 else self._backend._timeout
+            situations = (
+                (
+                    raised and isinstance(cause, ImportError | AttributeError),
+                    f"dask could not read a task ({cause})",
+                    "install the same build of hybridbn on all machines",
+                ),
+                (
+                    raised and is_of_dask,
+                    f"the workers that read a part of the table were lost again and again ({error})",
+                    "give them more memory, or read with fewer threads a worker",
+                ),
+                (raised, "", "what the task itself raised"),
+                (
+                    isinstance(error, TimeoutError),
+                    f"dask did not answer within {seconds:g} seconds",
+                    "end workers that hang, and run the call again",
+                ),
+                (
+                    True,
+                    f"the connection to the cluster of dask was lost ({' '.join(str(error).split())})",
+                    "run the call again",
+                ),
+            )
+            reason, remedy = next((reason, remedy) for holds, reason, remedy in situations if holds)
+            if not reason:
                 raise
-            elif isinstance(error, TimeoutError):
-                seconds = _QUIET if self._left > 0 else self._backend._timeout
-                reason = f"dask did not answer within {seconds:g} seconds"
-                remedy = "end workers that hang, and run the call again"
-            else:
-                reason = f"the connection to the cluster of dask was lost ({' '.join(str(error).split())})"
-                remedy = "run the call again"
             raise TableError(f"{reason}; {self._tell()}: {remedy}") from error
 
 
@@ -419,7 +430,8 @@ class Spark(Backend):
         if not is_of_library(data, "pyspark.sql", "DataFrame"):
             return None
         self._session = self._session or data.sparkSession
-        return _FrameSource(data)
+        schema = import_module("pyspark.sql.pandas.types").to_arrow_schema(data.schema)
+        return ArrowTable("the frame of Spark", schema, [_Frame(data)])
 
     def map(self, function: Callable[[Fragment], Result], items: Sequence[Fragment]) -> Iterator[Result]:
         """Yield the results in the order of the fragments; those of a frame are one for each of its partitions."""
@@ -438,7 +450,8 @@ class Spark(Backend):
             results = self._distribute(task.learn_fragment, source.fragments())
             while results.getNumPartitions() > _FAN_IN:
                 groups = -(-results.getNumPartitions() // _FAN_IN)
-                results = results.map(_choose_group).groupByKey(groups).map(partial(_merge_group, hash_build()))
+                grouped = results.groupBy(lambda result: result[0] // _FAN_IN, groups)
+                results = grouped.mapValues(partial(_merge_packed, hash_build()))
             return merge(_unpack(packed) for _, packed in sorted(results.collect()))
 
     def answer(self, task: Task, source: Source) -> Iterator[Any]:
@@ -453,7 +466,7 @@ class Spark(Backend):
         packed = [_pack(item, frames) for item in items]
         if not frames:
             numbered = context.parallelize(list(enumerate(packed)), max(len(packed), 1))
-            return numbered.map(partial(_run_on_files, call))
+            return numbered.mapValues(call)
         # the columns that a function of the frame reads come out when there are no rows
         asked = _Asked()
         function(_unpack(packed[0], asked))
@@ -466,31 +479,16 @@ class Spark(Backend):
         )
 
 
-class _FrameSource(Source):
-    """A frame of Spark, which is one fragment here and as many there as it has partitions."""
-
-    shown = "the frame of Spark"
-
-    def __init__(self, frame: Any) -> None:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        self.frame, self.schema = frame, to_arrow_schema(frame.schema)
-
-    def fragments(self) -> Sequence[Fragment]:
-        """Return the frame."""
-        return [_Frame(self.frame)]
-
-
+@dataclass(frozen=True)
 class _Frame(Fragment):
-    """All rows of a frame."""
+    """All rows of a frame, which is one fragment here and as many there as it has partitions."""
 
-    def __init__(self, frame: Any) -> None:
-        self.frame = frame
+    frame: Any
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """Yield the rows in this process, some partitions at a time."""
-        read = partial(_read, columns=tuple(columns), rows=rows)
-        for batches in Spark(self.frame.sparkSession).map(read, [self]):
+        spark = Spark(self.frame.sparkSession)
+        for batches in spark.map(lambda partition: list(partition.batches(columns, rows)), [self]):
             yield from batches
 
     def __reduce__(self) -> NoReturn:
@@ -532,18 +530,12 @@ def _join(batches: Iterable[Any], rows: int) -> Iterator[Any]:
             held.append(batch)
 
 
-def _read(fragment: Fragment, columns: Sequence[str], rows: int) -> list[Batch]:
-    return list(fragment.batches(columns, rows))
-
-
 # -- what goes to the workers and comes back ---------------------------------------------------------------------------
 
 
 def _pack(value: Any, frames: list[Any]) -> bytes:
     """Return a pickle, in which a frame stands for the rows of the partition that is read; note the frame."""
-    from pyspark import cloudpickle
-
-    base: Any = cloudpickle.CloudPickler
+    base: Any = pyspark.cloudpickle.CloudPickler
 
     class Packer(base):  # type: ignore[misc]
         def persistent_id(self, part: Any) -> str | None:
@@ -576,28 +568,17 @@ def _call(build: str, function: bytes, item: bytes, rows: Fragment | None = None
     return _pack(call_checked(build, lambda: _unpack(function)(_unpack(item, rows))), [])
 
 
-def _run_on_files(call: Callable[..., bytes], numbered: tuple[int, bytes]) -> tuple[int, bytes]:
-    return numbered[0], call(numbered[1])
-
-
 def _run_on_rows(
     call: Callable[..., bytes], item: bytes, names: Sequence[str], batches: Iterable[Any]
 ) -> Iterator[Any]:
-    from pyspark import TaskContext
-
-    context: Any = TaskContext.get()
-    number = context.partitionId()
+    number = pyspark.TaskContext.get().partitionId()
     packed = call(item, _Partition(number, (batch.rename_columns(names) for batch in batches)))
     yield pyarrow.record_batch({"number": [number], "packed": [packed]})
 
 
-def _choose_group(result: tuple[int, bytes]) -> tuple[int, tuple[int, bytes]]:
-    return result[0] // _FAN_IN, result
-
-
-def _merge_group(build: str, group: tuple[int, Iterable[tuple[int, bytes]]]) -> tuple[int, bytes]:
-    """Return the sum of a group's statistics, in their order, so that it is the same to the last bit every time."""
-    return group[0], _pack(call_checked(build, lambda: merge(_unpack(packed) for _, packed in sorted(group[1]))), [])
+def _merge_packed(build: str, results: Iterable[tuple[int, bytes]]) -> bytes:
+    """Return the sum of packed statistics, in their order, so that it is the same to the last bit every time."""
+    return _pack(call_checked(build, lambda: merge(_unpack(packed) for _, packed in sorted(results))), [])
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
-from hybridbn.registry import LazyModule
+from hybridbn.registry import LazyModule, import_library
 from hybridbn.tables.cells import (
     Cells,
     Kind,
@@ -348,13 +348,10 @@ class ArrowFrames(FrameAdapter):
         return is_of_library(data, "pyarrow", "Table")
 
     def open(self, data: Any) -> Frame:
-        try:
-            import pyarrow
-        except ModuleNotFoundError:
-            raise TableError(
-                f"reading a {type(data).__name__} needs pyarrow (pip install 'hybridbn[io]'); or convert it to pandas "
-                f"first"
-            ) from None
+        kind = type(data).__name__
+        import_library(
+            "pyarrow", f"reading a {kind} needs pyarrow (pip install 'hybridbn[io]'); or convert it to pandas first"
+        )
         data = data if self.owns(data) else pyarrow.table(data)
         names = check_column_names(data.column_names)
         # pyarrow fails where it joins chunks some of which are empty, as streams give them
@@ -453,11 +450,7 @@ NEEDS = ("pyarrow", "Parquet and Feather need pyarrow: pip install 'hybridbn[io]
 
 def import_pyarrow() -> Any:
     """Return pyarrow, or say how to get it."""
-    try:
-        import pyarrow
-    except ModuleNotFoundError:
-        raise FormatError(NEEDS[1]) from None
-    return pyarrow
+    return import_library(*NEEDS, FormatError)
 
 
 @contextlib.contextmanager
