@@ -11,17 +11,15 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent import futures
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TextIO, TypeVar
+from typing import Any, ParamSpec, Self, TextIO, TypeVar
 
 from hybridbn.errors import Canceled, TableError
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -113,9 +111,7 @@ def run_in_threads(function: Callable[[Item], Result], items: Iterable[Item], jo
     if jobs == 1:
         yield from map(function, items)
         return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(jobs) as pool:
+    with futures.ThreadPoolExecutor(jobs) as pool:
         yield from _yield_in_order(pool, function, items, jobs)
 
 
@@ -140,14 +136,12 @@ def run_in_processes(
         raise TableError(
             f"{what} can't be sent to other processes ({error}); define it at the top of a module, or give n_jobs=1"
         ) from error
-    from concurrent.futures import ProcessPoolExecutor
-
-    with ProcessPoolExecutor(jobs, initializer=_initialize, initargs=(packed,)) as pool:
+    with futures.ProcessPoolExecutor(jobs, initializer=_initialize, initargs=(packed,)) as pool:
         yield from _yield_in_order(pool, _work, items, jobs)
 
 
 def run_in_executor(
-    executor: Executor | None,
+    executor: futures.Executor | None,
     function: Callable[[Item], Result],
     items: Sequence[Item],
     what: str,
@@ -197,9 +191,9 @@ def _work(item: Any) -> Any:
 
 
 def _yield_in_order(
-    pool: Executor, function: Callable[[Item], Result], items: Iterable[Item], jobs: int
+    pool: futures.Executor, function: Callable[[Item], Result], items: Iterable[Item], jobs: int
 ) -> Iterator[Result]:
-    waiting: deque[Future[Result]] = deque()
+    waiting: deque[futures.Future[Result]] = deque()
     for item in items:
         waiting.append(pool.submit(function, item))
         if len(waiting) > 2 * jobs:
