@@ -17,7 +17,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.tables.backends import profiles
-from hybridbn.tables.backends.profiles import ColumnTally, _CodedStates
+from hybridbn.tables.backends.profiles import ColumnTally, _States
 from hybridbn.units import DAY, Unit
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -29,7 +29,7 @@ CELLS = np.random.default_rng(3).zipf(1.4, ROWS) % 60
 
 def tally(cells: Any, size: int) -> ColumnTally:
     """Count the cells of one part, batch by batch."""
-    column = _CodedStates("c")
+    column = _States("c", None)
     for start in range(0, len(cells), size):
         block = pyarrow.record_batch({"c": [None if cell == 7 else f"s{cell}" for cell in cells[start : start + size]]})
         codes = column.add(SimpleNamespace(data=block), None)  # type: ignore[arg-type]

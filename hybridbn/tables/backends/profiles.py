@@ -286,16 +286,21 @@ class _OpenColumn:
         return ColumnTally(self.missing if self.fault is None else 0, fault=self.fault)
 
 
-class _CodedStates(_OpenColumn):
-    """Text, integers and dictionaries of these."""
+class _States(_OpenColumn):
+    """States: text, integers and dictionaries of these, which are coded as they are, and any other type."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, declared: Any) -> None:
         super().__init__(name)
+        self.declared = declared
         self.coder = StateCoder()
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
 
     def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
-        return self.coder.encode(batch.data.column(self.name))
+        column = batch.data.column(self.name)
+        if can_be_coded(column.type):
+            return self.coder.encode(column)
+        cells = read_cells(self.name, pyarrow.chunked_array([column]), self.declared)
+        return np.asarray(np.array([*self.coder.number(cells.states or ()), -1])[cells.array])
 
     def count(self, codes: NDArray[Any], margin: Values | None) -> None:
         """Add the codes of a batch, whose observed ones may have been counted already, and drop rare states where there
@@ -321,18 +326,6 @@ class _CodedStates(_OpenColumn):
     def tally(self) -> ColumnTally:
         counts, taken = keep_frequent(self._list())
         return ColumnTally(self.missing, counts, self.lost + taken)
-
-
-class _OtherStates(_CodedStates):
-    """States of any other type, such as truth values."""
-
-    def __init__(self, name: str, kind: Any) -> None:
-        super().__init__(name)
-        self.kind = kind
-
-    def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
-        cells = read_cells(self.name, pyarrow.chunked_array([batch.data.column(self.name)]), self.kind)
-        return np.asarray(np.array([*self.coder.number(cells.states or ()), -1])[cells.array])
 
 
 class _Numbers(_OpenColumn):
@@ -389,7 +382,7 @@ def _open_column(name: str, kind: Any, declared: Any, unit: Unit | None) -> _Ope
     except UnsupportedType as error:
         return _OpenColumn(name, error)
     if declared != "continuous" and (types.is_dictionary(kind) or held in ("text", "bool") or declared == "discrete"):
-        return _CodedStates(name) if can_be_coded(kind) else _OtherStates(name, declared)
+        return _States(name, declared)
     return _Numbers(name, "other" if types.is_dictionary(kind) else held, declared)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -22,7 +23,8 @@ from hybridbn.variables import Discrete, Values, Variable
 pyarrow: LazyModule = LazyModule("pyarrow")
 
 Names: TypeAlias = tuple[str, ...]
-Counts: TypeAlias = dict[tuple[Any, ...], float]
+Group: TypeAlias = tuple[Names, Sequence[Any], int, float]
+"""A family, the values of a configuration, the number of its rows, and their weight."""
 
 _MOST_COLUMNS = 31
 """The most columns by which one query groups, because GROUPING returns a number with a bit for each."""
@@ -51,24 +53,10 @@ class SQLSource(Source):
     ) -> dict[Names, Values]:
         """Return the counts of few families."""
         named = {name for names in families for name in names}
-        codes: dict[str, dict[Hashable, int]] = {
-            name: {state: code for code, state in enumerate(one.states)}
-            for name in named
-            if isinstance(one := variables[name], Discrete)
-        }
-        plain = len(codes) == len(named) and all(getattr(variables[name], "cuts", None) is None for name in named)
-        if not (plain and self._suits(families) and self._are_plain(named)):
+        known = [one for name in named if isinstance(one := variables[name], Discrete) and one.cuts is None]
+        if len(known) < len(named) or not (self._suits(families) and self._are_plain(named)):
             return {}
-        tables = {names: np.zeros([len(codes[name]) for name in names]) for names in families}
-        for names, values, count in self._group(families, weights):
-            if None in values:
-                continue
-            place = [codes[name].get(value, codes[name].get(REST)) for name, value in zip(names, values, strict=True)]
-            if None in place:
-                name, value = names[place.index(None)], values[place.index(None)]
-                raise TableError(f"column {name!r}: {value!r} is no state; the table was changed while it was read")
-            tables[names][tuple(place)] += count
-        return tables
+        return _tabulate(self._group(families, weights), families, {one.name: one.states for one in known})
 
     def _suits(self, families: Sequence[Names]) -> bool:
         return len(families) <= _FEW_FAMILIES * len({name for names in families for name in names})
@@ -79,14 +67,16 @@ class SQLSource(Source):
         kinds = [self.schema.field(name).type for name in names]
         return all((can_be_coded(kind) and not types.is_dictionary(kind)) or types.is_boolean(kind) for kind in kinds)
 
-    def _group(self, families: Sequence[Names], weights: str | None) -> Iterator[tuple[Names, Sequence[Any], float]]:
-        """Yield families with the values of each configuration that occurs, None for a missing cell, and its weight."""
-        total = "count(*)" if weights is None else f"sum({quote_name(weights)})"
+    def _group(self, families: Sequence[Names], weights: str | None) -> Iterator[Group]:
+        """Yield families with the values of each configuration that occurs, None for a missing cell, the number of its
+        rows and their weight.
+        """
+        total = "count(*), count(*)" if weights is None else f"count(*), sum({quote_name(weights)})"
         if not self.groups_sets:
             for names in families:
                 listed = ", ".join(map(self.key, names))
-                for *values, count in self.rows(f"SELECT {listed}, {total} FROM scanned GROUP BY {listed}"):
-                    yield names, values, float(count)
+                for *values, rows, weight in self.rows(f"SELECT {listed}, {total} FROM scanned GROUP BY {listed}"):
+                    yield names, values, int(rows), float(weight)
             return
         for part in _divide(families):
             columns = list(dict.fromkeys(name for names in part for name in names))
@@ -99,10 +89,10 @@ class SQLSource(Source):
                 sum(1 << last - place for place, name in enumerate(columns) if name not in names): names
                 for names in part
             }
-            places = {names: [2 + columns.index(name) for name in names] for names in part}
-            for row in self.rows(query):
-                names = by_bits[int(row[0])]
-                yield names, [row[place] for place in places[names]], float(row[1])
+            places = {names: [columns.index(name) for name in names] for names in part}
+            for bits, rows, weight, *values in self.rows(query):
+                names = by_bits[int(bits)]
+                yield names, [values[place] for place in places[names]], int(rows), float(weight)
 
     def _profile(self, task: ProfileTask) -> Profile | None:
         types = pyarrow.types
@@ -125,9 +115,8 @@ class SQLSource(Source):
         counted = list(dict.fromkeys([*families, *alone]))
         if not self._suits(counted) and len(counted) > len(states):
             return None
-        groups = self._collect(counted, None)
-        weights = groups if groups is None or task.weights is None else self._collect(counted, task.weights)
-        if groups is None or weights is None:
+        groups = self._collect(counted, task.weights)
+        if groups is None:
             return None
         rows, weight, ranges = self._ask_ranges(numbers, task.weights)
         columns = {name: self._tally(name, groups) for name in states} | ranges
@@ -135,29 +124,27 @@ class SQLSource(Source):
         if not rows or any(type(one) is not wanted[name] for name in states for one in columns[name].counts or ()):
             # what the rows hold is told while they are read
             return None
-        tables = {names: _tabulate(names, weights[names], columns) for names in families}
+        known = {name: list(columns[name].counts or ()) for name in states}
+        tables = _tabulate((group for names in families for group in groups[names]), families, known)
         ordered = {name: columns[name] for name in task.schema.names}
         return Profile(rows, weight, ordered, tables, task.weights is not None)
 
-    def _collect(self, families: Sequence[Names], weights: str | None) -> dict[Names, Counts] | None:
-        """Return the weight of each configuration of families; None where one of them has too many."""
-        groups: dict[Names, Counts] = {names: {} for names in families}
-        for names, values, count in self._group(families, weights):
-            groups[names][tuple(values)] = count
-            if len(groups[names]) > TRACKED:
+    def _collect(self, families: Sequence[Names], weights: str | None) -> dict[Names, list[Group]] | None:
+        """Return the configurations of families that occur; None where one of them has too many."""
+        groups: dict[Names, list[Group]] = {names: [] for names in families}
+        for group in self._group(families, weights):
+            groups[group[0]].append(group)
+            if len(groups[group[0]]) > TRACKED:
                 return None
         return groups
 
-    def _tally(self, name: str, groups: Mapping[Names, Counts]) -> ColumnTally:
+    def _tally(self, name: str, groups: Mapping[Names, Sequence[Group]]) -> ColumnTally:
         """Return the counts of a column's states, which are margins of any family that it is in."""
         names = next(names for names in sorted(groups, key=len) if name in names)
-        place, counts, missing = names.index(name), dict[Hashable, int](), 0
-        for values, count in groups[names].items():
-            if values[place] is None:
-                missing += int(count)
-            else:
-                counts[values[place]] = counts.get(values[place], 0) + int(count)
-        return ColumnTally(missing, counts)
+        counts: Counter[Hashable] = Counter()
+        for _, values, rows, _ in groups[names]:
+            counts[values[names.index(name)]] += rows
+        return ColumnTally(counts.pop(None, 0), dict(counts))
 
     def _ask_ranges(self, numbers: Sequence[str], weights: str | None) -> tuple[int, float, dict[str, ColumnTally]]:
         """Return the number of rows, their weight, and the ranges of columns of numbers; no rows where one is none."""
@@ -206,12 +193,18 @@ def _divide(families: Sequence[Names]) -> Iterator[list[Names]]:
         yield part
 
 
-def _tabulate(names: Names, counts: Mapping[tuple[Any, ...], float], columns: Mapping[str, ColumnTally]) -> Values:
-    codes: list[Mapping[Hashable, int]] = [
-        {state: code for code, state in enumerate(columns[name].counts or ())} for name in names
-    ]
-    table = np.zeros([len(own) for own in codes])
-    for values, count in counts.items():
-        if None not in values:
-            table[tuple(own[value] for own, value in zip(codes, values, strict=True))] = count
-    return table
+def _tabulate(
+    groups: Iterable[Group], families: Sequence[Names], states: Mapping[str, Sequence[Hashable]]
+) -> dict[Names, Values]:
+    """Return the weights of configurations as tables; of states with a rest, it takes every other value."""
+    codes = {name: {state: code for code, state in enumerate(own)} for name, own in states.items()}
+    tables = {names: np.zeros([len(codes[name]) for name in names]) for names in families}
+    for names, values, _, weight in groups:
+        if None in values:
+            continue
+        place = [codes[name].get(value, codes[name].get(REST)) for name, value in zip(names, values, strict=True)]
+        if None in place:
+            name, value = names[place.index(None)], values[place.index(None)]
+            raise TableError(f"column {name!r}: {value!r} is no state; the table was changed while it was read")
+        tables[names][tuple(place)] += weight
+    return tables
