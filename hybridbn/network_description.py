@@ -16,7 +16,7 @@ import networkx as nx
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
-from hybridbn.variables import Continuous, Discrete, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Variable, find_similar_names, shorten
 
 if TYPE_CHECKING:
     from hybridbn.network import Network
@@ -472,14 +472,3 @@ def find_factors(network: nx.DiGraph[Any]) -> dict[str, Any]:
         )
     findings = network.graph.get("evidence", {})
     return {name: findings.get(name, 1) for name in factors}
-
-
-def find_similar_names(name: Any, nodes: Iterable[Any], most: int = 20_000) -> list[str]:
-    """Return the names that resemble a mistyped one; large networks, which take seconds, get none."""
-    names = [node for node in nodes if isinstance(node, str)]
-    if not isinstance(name, str) or len(names) > most:
-        return []
-    import difflib
-
-    same = [node for node in names if node.casefold() == name.casefold()]
-    return same or difflib.get_close_matches(name, names, n=3)

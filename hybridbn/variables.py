@@ -6,9 +6,10 @@ with: state codes (``-1`` for a missing value) and floats (``NaN`` for a missing
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias, TypeVar
@@ -41,6 +42,41 @@ def shorten(items: Iterable[object], most: int = 8) -> str:
     listed = list(items)
     text = ", ".join(repr(item) for item in listed[:most])
     return text if len(listed) <= most else f"{text}, ... ({len(listed)} in all)"
+
+
+def find_similar_names(name: Any, known: Iterable[Any], most: int = 20_000) -> list[str]:
+    """Return the names that resemble a mistyped one; where very many are known, which takes seconds, none."""
+    names = [one for one in known if isinstance(one, str)]
+    if not isinstance(name, str) or len(names) > most:
+        return []
+    same = [one for one in names if one.casefold() == name.casefold()]
+    return same or difflib.get_close_matches(name, names, n=3)
+
+
+def hint_at_names(name: Any, known: Iterable[Any], otherwise: str = "") -> str:
+    """Return the end of a message about a name that is not known; where none resembles it, what to say instead, by
+    default that the known ones are columns.
+
+    Examples
+    --------
+    >>> hint_at_names("agee", ["age", "sex"]), hint_at_names("z", ["age", "sex"])
+    ("did you mean 'age'?", "the columns are 'age', 'sex'")
+    """
+    near = find_similar_names(name, known)
+    return f"did you mean {near[0]!r}?" if near else otherwise or f"the columns are {shorten(known)}"
+
+
+def find_unused_name(name: str, taken: Container[str], mark: str = "_") -> str:
+    """Return a name that is not taken, with marks appended if necessary.
+
+    Examples
+    --------
+    >>> find_unused_name("a", ["b"]), find_unused_name("a", ["a", "a_"])
+    ('a', 'a__')
+    """
+    while name in taken:
+        name += mark
+    return name
 
 
 def plain_state(value: Any) -> Any:

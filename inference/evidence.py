@@ -26,7 +26,16 @@ from hybridbn.potentials import PointMass
 from hybridbn.potentials.base import freeze
 from hybridbn.unit_texts import PatternFinder
 from hybridbn.units import count_one_day, is_time_like
-from hybridbn.variables import Continuous, Discrete, Values, Variable, code_state, is_missing, shorten
+from hybridbn.variables import (
+    Continuous,
+    Discrete,
+    Values,
+    Variable,
+    code_state,
+    find_similar_names,
+    is_missing,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from hybridbn.tables.columns import Column, Frame
@@ -558,9 +567,7 @@ def _read_case(network: Network, evidence: Mapping[Any, Any], targets: Collectio
     for name, value in evidence.items():
         node = nodes.get(name)
         if node is None:
-            import difflib
-
-            near = difflib.get_close_matches(str(name), [str(node) for node in network], n=3)
+            near = find_similar_names(str(name), map(str, network))
             hint = f"; did you mean {shorten(near)}?" if near else ""
             raise NetworkError(f"the evidence names {name!r}, which is no node of the network{hint}")
         if name in targets and not is_missing(value) and as_evidence(value) is None:

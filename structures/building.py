@@ -4,10 +4,9 @@ structure. Structural EM lets any of them learn from a table with holes.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from inspect import signature
@@ -37,7 +36,7 @@ from hybridbn.network_description import is_arc_text
 from hybridbn.options import ColumnKeywords, Options, check_count, make_generator
 from hybridbn.registry import Registry
 from hybridbn.tables import Rows, Table, declare_rows
-from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, find_unused_name, hint_at_names, shorten
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Parameters = ParamSpec("Parameters")
@@ -418,26 +417,12 @@ class Build:
 def _find_builder(name: str, what: str) -> Callable[..., Network]:
     function = BUILDERS.find("automatic" if name == "auto" else name)
     if function is None:
-        near = difflib.get_close_matches(name, BUILDERS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose 'auto' or one of {shorten(sorted(BUILDERS), 20)}"
-        raise NetworkError(f"{what}={name!r} is not known; {hint}")
+        known = f"choose 'auto' or one of {shorten(sorted(BUILDERS), 20)}"
+        raise NetworkError(f"{what}={name!r} is not known; {hint_at_names(name, BUILDERS, known)}")
     return function
 
 
-def find_unused_name(name: str, names: Iterable[str]) -> str:
-    """Return a name that is not among some names, with underscores appended if necessary.
-
-    Examples
-    --------
-    >>> find_unused_name("a", ["b"]), find_unused_name("a", ["a", "a_"])
-    ('a', 'a__')
-    """
-    while name in names:
-        name += "_"
-    return name
-
-
-def name_hidden_node(name: str | None, default: str, names: Iterable[str]) -> str:
+def name_hidden_node(name: str | None, default: str, names: Container[str]) -> str:
     """Return the name of a hidden node: that which the user gave, or one that no column has.
 
     Examples

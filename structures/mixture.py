@@ -22,7 +22,7 @@ from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
 from hybridbn.network import Network
 from hybridbn.options import ColumnKeywords, check_choice, check_count, make_generator
 from hybridbn.potentials import LinearGaussian, Multinomial, Potential
-from hybridbn.structures.building import builder, find_unused_name, name_hidden_node
+from hybridbn.structures.building import builder, name_hidden_node
 from hybridbn.structures.mixture_em import (
     CONSTANT,
     MixtureFit,
@@ -54,7 +54,7 @@ from hybridbn.structures.mixture_statistics import (
 )
 from hybridbn.structures.training_data import TrainingData, read_data_without_target
 from hybridbn.tables import Table
-from hybridbn.variables import Codes, Discrete, Values, shorten
+from hybridbn.variables import Codes, Discrete, Values, find_unused_name, shorten
 
 Criterion = Literal["held_out", "bic"]
 

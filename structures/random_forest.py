@@ -23,10 +23,10 @@ from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import ColumnKeywords, check_count, make_generator
 from hybridbn.potentials import Multinomial, Potential
-from hybridbn.structures.building import Built, builder, find_unused_name, name_hidden_node
+from hybridbn.structures.building import Built, builder, name_hidden_node
 from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import COARSE, TrainingData, read_data_with_class
-from hybridbn.variables import Codes, Discrete, Values, Variable, find_observed
+from hybridbn.variables import Codes, Discrete, Values, Variable, find_observed, find_unused_name
 
 INTERVALS = 64
 """The number of intervals of a column of numbers, between which tests cut."""

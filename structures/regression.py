@@ -24,7 +24,7 @@ from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import ColumnKeywords
 from hybridbn.potentials import Boxes, LinearGaussian, Multinomial, Potential
-from hybridbn.structures.building import Built, builder, find_unused_name
+from hybridbn.structures.building import Built, builder
 from hybridbn.structures.dependence import build_tree
 from hybridbn.structures.heldout import (
     HeldOutNumbers,
@@ -45,7 +45,7 @@ from hybridbn.structures.regression_splits import (
 )
 from hybridbn.structures.training_data import COARSE, TrainingData, read_data_with_target
 from hybridbn.tables import Table
-from hybridbn.variables import Continuous, Discrete, Values, find_observed
+from hybridbn.variables import Continuous, Discrete, Values, find_observed, find_unused_name
 
 
 @builder(takes_target=Continuous, hidden=(Discrete, Continuous), held_out=True)

@@ -13,7 +13,6 @@ from hybridbn.commands.locations import refuse_replacement
 from hybridbn.commands.table_input import (
     TableRequest,
     choose_columns,
-    hint_at_names,
     is_shared,
     open_engine,
     open_input,
@@ -25,9 +24,9 @@ from hybridbn.errors import FormatError, TableError
 from hybridbn.exchange import is_network, network_suffixes, read_network, write_network
 from hybridbn.fitting.counting import count_columns
 from hybridbn.network import Network
-from hybridbn.network_description import as_line, find_similar_names
+from hybridbn.network_description import as_line
 from hybridbn.tables.formats.base import name_file_in_errors
-from hybridbn.variables import Continuous, Variable, shorten
+from hybridbn.variables import Continuous, Variable, find_similar_names, hint_at_names, shorten
 
 if TYPE_CHECKING:
     from hybridbn.structures.building import Build
@@ -162,7 +161,8 @@ def find_node(network: Network, name: str) -> Variable:
     """
     if name in network:
         return network.variable(name)
-    raise TableError(f"the model has no node {name!r}; {hint_at_names(name, network, 'its nodes')}")
+    hint = hint_at_names(name, network, f"its nodes are {shorten(network)}")
+    raise TableError(f"the model has no node {name!r}; {hint}")
 
 
 def parse_evidence(network: Network, words: Sequence[str]) -> dict[str, Any]:

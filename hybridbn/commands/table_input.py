@@ -27,7 +27,6 @@ from hybridbn.commands.locations import Location, locate, open_source, refuse_fo
 from hybridbn.commands.terminal import Terminal, UsageFault, parse_number, spell_mark_option
 from hybridbn.errors import TableError
 from hybridbn.jobs import track
-from hybridbn.network_description import find_similar_names
 from hybridbn.tables import Rows, Table
 from hybridbn.tables.backends import Backend, Scan, open_rows, scan
 from hybridbn.tables.columns import match_marks
@@ -36,7 +35,7 @@ from hybridbn.tables.formats.base import Kinds, TableBlock, TableSource, name_fi
 from hybridbn.tables.formats.delimited import MISSING
 from hybridbn.tables.formats.files import open_private, open_scratch
 from hybridbn.tables.scales import count_values, describe_left_alone, find_marks
-from hybridbn.variables import Discrete, Variable, shorten
+from hybridbn.variables import Discrete, Variable, hint_at_names, shorten
 
 _CELLS = 400_000
 """A block has at most this many cells, as one of them takes some hundred bytes of memory."""
@@ -214,18 +213,6 @@ def refuse_unknown_columns(request: TableRequest, names: Sequence[str], bounds: 
     for name, option in asked.items():
         if name not in names:
             raise TableError(f"--{option} {name}: there is no such column; {hint_at_names(name, names)}")
-
-
-def hint_at_names(name: str, known: Iterable[Any], what: str = "the columns") -> str:
-    """Return the end of a message about a name that is not there; `what` are those that are known.
-
-    Examples
-    --------
-    >>> hint_at_names("agee", ["age", "sex"]), hint_at_names("z", ["age", "sex"])
-    ("did you mean 'age'?", "the columns are 'age', 'sex'")
-    """
-    near = find_similar_names(name, known)
-    return f"did you mean {near[0]!r}?" if near else f"{what} are {shorten(known)}"
 
 
 def split_marks(texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -5,7 +5,6 @@ Where too few rows are complete, a column's own density fills its holes.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -23,7 +22,7 @@ from hybridbn.network_description import describe_cycles, describe_stale_names, 
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table, declare_rows
-from hybridbn.variables import Discrete, Variable, shorten
+from hybridbn.variables import Discrete, Variable, hint_at_names, shorten
 
 Filled = TypeVar("Filled", bound=Rows)
 
@@ -152,8 +151,7 @@ def read_as_declared(table: Rows, structure: Network | None, *, keep_numbers: bo
 def _refuse_unknown(graph: Network, table: Rows) -> None:
     strange = [name for name in graph if name not in table]
     if strange:
-        near = difflib.get_close_matches(str(strange[0]), table.names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"the columns are {shorten(table.names)}"
+        hint = hint_at_names(str(strange[0]), table.names)
         raise NetworkError(f"the structure mentions {shorten(strange)}, but the data has no such column; {hint}")
 
 

@@ -26,14 +26,14 @@ from hybridbn.fitting.base import Potentials
 from hybridbn.inference.queries import allow_draws
 from hybridbn.network import Network
 from hybridbn.options import ColumnKeywords, Marks, Options, check_choice, split_missing
-from hybridbn.structures.building import BUILDERS, Build, Structure, find_unused_name
+from hybridbn.structures.building import BUILDERS, Build, Structure
 from hybridbn.structures.training_data import collect_statistics
 from hybridbn.tables import Rows, Table, declare_rows
 from hybridbn.tables.cells import state_kind
 from hybridbn.tables.columns import Frame, check_column_names, frame_adapter, open_frame
 from hybridbn.tables.scales import describe_constants, is_constant
 from hybridbn.units import Unit
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, find_unused_name, shorten
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ Statistics of disjoint sets of rows add up, so streaming, weights, boosting and 
 
 from __future__ import annotations
 
-import difflib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +24,16 @@ from hybridbn.potentials.base import PointCells, Potential, check_parents, freez
 from hybridbn.registry import Registered, Registry
 from hybridbn.tables import Rows, Table
 from hybridbn.tables.scales import FEW_VALUES, MOST_LISTED, Scale
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations, shorten
+from hybridbn.variables import (
+    Codes,
+    Continuous,
+    Discrete,
+    Values,
+    Variable,
+    encode_configurations,
+    hint_at_names,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from hybridbn.fitting import GaussianFitter, MultinomialFitter
@@ -578,8 +586,7 @@ def check_spec(spec: Any, column: str | None = None) -> str:
     if isinstance(spec, str) and (spec == "auto" or Fitter.registry.find(spec) is not None):
         return spec
     names = list_fitter_names()
-    near = difflib.get_close_matches(spec, names, n=1) if isinstance(spec, str) else []
-    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {shorten(names)}, or give a fitter"
+    hint = hint_at_names(spec, names, f"choose one of {shorten(names)}, or give a fitter")
     if isinstance(spec, type) and issubclass(spec, Fitter):
         hint = f"give an object: {spec.__name__}()"
     raise NetworkError(f"{f'{column!r}: ' if column is not None else ''}potentials={spec!r} is not known; {hint}")

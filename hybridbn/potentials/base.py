@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.registry import Registered, Registry
 from hybridbn.unit_texts import read_unit
-from hybridbn.variables import Codes, Continuous, Discrete, Grid, Values, Variable, shorten
+from hybridbn.variables import Codes, Continuous, Discrete, Grid, Values, Variable, find_unused_name, shorten
 
 if TYPE_CHECKING:
     from hybridbn.potentials.atoms import PointMarks
@@ -562,10 +562,7 @@ def check_parents(child: Variable, parents: Sequence[Variable]) -> tuple[Variabl
 
 def name_component(child: Variable, parents: Sequence[Variable]) -> str:
     """Return a name of the component, which no parent has."""
-    name, taken = f"component of {child.name}", {parent.name for parent in parents}
-    while name in taken:
-        name += "'"
-    return name
+    return find_unused_name(f"component of {child.name}", [parent.name for parent in parents], "'")
 
 
 @lru_cache(maxsize=1024)

@@ -37,7 +37,7 @@ from hybridbn.tables.cells import (
 )
 from hybridbn.tables.scales import spell_mark
 from hybridbn.units import Unit
-from hybridbn.variables import Continuous, Discrete, Values, Variable, as_objects, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, as_objects, find_unused_name, shorten
 
 if TYPE_CHECKING:
     from hybridbn.tables.table import Table
@@ -738,9 +738,7 @@ def check_column_names(names: Iterable[Any]) -> list[str]:
     for number, name in enumerate(listed):
         text = name if isinstance(name, str) else "_".join(map(str, name)) if isinstance(name, tuple) else str(name)
         if not text or not isinstance(name, str):
-            text = text or f"unnamed_{number}"
-            while text in taken:
-                text += "_"
+            text = find_unused_name(text or f"unnamed_{number}", taken)
             taken.add(text)
         texts.append(str(text))
     return texts

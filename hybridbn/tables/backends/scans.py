@@ -40,7 +40,7 @@ from hybridbn.tables.formats.base import OtherKind
 from hybridbn.tables.formats.files import open_scratch
 from hybridbn.tables.frames.arrow import is_text, kind_of_type
 from hybridbn.tables.rows import CountColumns, Item, Result, Rows, RowSample, hash_numbers, refuse_no_value
-from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, find_unused_name, shorten
 
 pyarrow: LazyModule = LazyModule("pyarrow")
 
@@ -449,10 +449,7 @@ class Scan(Rows):
         return self._add_columns(partial(weigh_rows, function=function, offsets=self.passes.offsets), added)
 
     def _name_weights(self, of: str) -> str:
-        name = f"weight of {of}"
-        while name in self.passes.source.schema.names:
-            name += "'"
-        return name
+        return find_unused_name(f"weight of {of}", self.passes.source.schema.names, "'")
 
     def _add_columns(self, make: Callable[..., Any], added: list[Any], variables: tuple[Discrete, ...] = ()) -> Scan:
         """Return the scan with columns of variables and, at last, of weights."""
