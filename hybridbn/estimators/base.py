@@ -119,24 +119,42 @@ _KEPT = 2**20
 """Bytes of statistics that `fit` keeps for `partial_fit`: any tables and moments, but not the rows of a large table."""
 
 
-@dataclass(eq=False, repr=False)
-class HybridEstimator(BaseEstimator):
-    """The common part of `HybridClassifier` and `HybridRegressor`.
+@dataclass(eq=False, repr=False, kw_only=True)
+class TableEstimator(BaseEstimator):
+    """What classifier, regressor and imputer share: how tables are read, whose cells may be missing.
 
-    Its parameters are fields, as scikit-learn wants each of them stored as it is; subclasses add their own.
+    Parameters are fields, as scikit-learn wants each of them stored as it is; subclasses add their own.
     """
 
-    builder: Structure = "auto"
-    _: KW_ONLY
     potentials: Potentials = "auto"
     discrete: str | Iterable[str] = ()
     continuous: str | Iterable[str] = ()
     ordered: str | Iterable[str] = ()
     target: str | None = None
     handle_unknown: HandleUnknown = "missing"
+    max_bytes: float = 2.0 * 2**30
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _check_features(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
+        """Return features that can be read, and are those of `fit` unless they are to be remembered as such."""
+        check_choice(self.handle_unknown, "handle_unknown", ("missing", "error"))
+        features = check_features(X)
+        validate_data(self, features, y, reset=reset, skip_check_array=True)
+        return features
+
+
+@dataclass(eq=False, repr=False)
+class HybridEstimator(TableEstimator):
+    """The common part of `HybridClassifier` and `HybridRegressor`."""
+
+    builder: Structure = "auto"
+    _: KW_ONLY
     missing: Literal["available", "em"] | Marks = "available"
     tolerance: float = 1e-9
-    max_bytes: float = 2.0 * 2**30
     n_jobs: int | None = None
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
@@ -145,11 +163,6 @@ class HybridEstimator(BaseEstimator):
             return text
         # what becomes of holes is shown even where it is the default
         return f"{text[:-1]}{'' if text.endswith('()') else ', '}missing={self.missing!r})"
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
 
     @property
     def _columns(self) -> ColumnKeywords:
@@ -170,9 +183,7 @@ class HybridEstimator(BaseEstimator):
 
     def _opened(self, X: Any, y: Any, read_target: Callable[[Any], NDArray[Any]], weights: Any, *, reset: bool) -> Any:
         """Return features, targets and weights of the rows that count, all checked."""
-        check_choice(self.handle_unknown, "handle_unknown", ("missing", "error"))
-        features = check_features(X)
-        validate_data(self, features, y, reset=reset, skip_check_array=True)
+        features = self._check_features(X, y, reset=reset)
         if reset:
             self.target_name_: str = choose_target(
                 self.target, y, name_columns(features), self._build().structure or ()
@@ -314,8 +325,7 @@ class HybridEstimator(BaseEstimator):
         return self._read_features(X)
 
     def _read_features(self, X: Any) -> Table:
-        features = check_features(X)
-        validate_data(self, features, reset=False, skip_check_array=True)
+        features = self._check_features(X, reset=False)
         variables = self._known_variables()
         read = [variables[name] for name in name_columns(features) if name in variables]
         return read_against(features, read, self.handle_unknown, self._columns["missing"])

@@ -13,25 +13,23 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import unique_labels
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from hybridbn.errors import NetworkError, TableError, gather_remarks, remark
 from hybridbn.estimation.completion import hash_identifiers, hash_rows
 from hybridbn.estimators.base import (
-    HandleUnknown,
     HybridEstimator,
     Stream,
+    TableEstimator,
     add_class_column,
     check_classes,
-    check_features,
     check_number_targets,
     find_target_unit,
     open_features,
     read_usable_features,
 )
-from hybridbn.estimators.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+from hybridbn.estimators.sklearn_bases import ClassifierMixin, RegressorMixin, TransformerMixin
 from hybridbn.fitting import MultinomialFitter
-from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_table, split_folds
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.jobs import use_jobs
@@ -52,6 +50,7 @@ from hybridbn.potentials import Multinomial
 from hybridbn.structures.automatic import calibrate_intervals, select_usable, widen_level
 from hybridbn.structures.building import Structure
 from hybridbn.tables import Rows, Table
+from hybridbn.tables.columns import Frame
 from hybridbn.tables.scales import describe_cells, is_constant
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
@@ -568,7 +567,7 @@ def _like(labels: NDArray[Any], states: Sequence[Any]) -> NDArray[Any]:
 
 
 @dataclass(eq=False, repr=False)
-class Imputer(TransformerMixin, BaseEstimator):
+class Imputer(TransformerMixin, TableEstimator):
     """Completes tables of numbers and categories by a network that was learned from another, incomplete one.
 
     Parameters
@@ -621,11 +620,6 @@ class Imputer(TransformerMixin, BaseEstimator):
     strategy: Strategy = "draw"
     _: KW_ONLY
     structure: Structure = "auto"
-    target: str | None = None
-    potentials: Potentials = "auto"
-    discrete: str | Iterable[str] = ()
-    continuous: str | Iterable[str] = ()
-    ordered: str | Iterable[str] = ()
     missing: Marks = None
     skip: str | Iterable[str] = ()
     include: str | Iterable[str] = ()
@@ -635,17 +629,14 @@ class Imputer(TransformerMixin, BaseEstimator):
     donors: bool = True
     rules: bool = True
     indicators: bool = False
-    handle_unknown: HandleUnknown = "missing"
     rounds: int | None = None
     random_state: Any = None
     tolerance: float = 1e-6
-    max_bytes: float = 2.0 * 2**30
 
     n_features_in_: int = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         # of the values, not of the number of columns; draws are the same for the same random_state
@@ -655,10 +646,7 @@ class Imputer(TransformerMixin, BaseEstimator):
     @gather_remarks()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the network from an incomplete table; y is not used."""
-        self._check_options()
-        features = check_features(X)
-        validate_data(self, features, reset=True, skip_check_array=True)
-        frame = leave_out(open_features(features), self.skip).blank(self.missing)
+        frame = self._open_frame(X, reset=True)
         table, unusable = read_usable_features(
             frame, discrete=self.discrete, continuous=self.continuous, ordered=self.ordered
         )
@@ -686,10 +674,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         Columns that were left alone in `fit` (skipped ones and identifiers) keep theirs.
         """
         check_is_fitted(self, "model_")
-        self._check_options()
-        features = check_features(X)
-        validate_data(self, features, reset=False, skip_check_array=True)
-        frame = leave_out(open_features(features), self.skip).blank(self.missing)
+        frame = self._open_frame(X, reset=False)
         rows = read_rows(frame, self.model_, self.handle_unknown)
         keys = hash_rows(rows.working) if rows.working.names else hash_identifiers(range(frame.rows), frame.rows)
         fills = self.model_.fill(rows, self.strategy, keys, self._seed)
@@ -706,6 +691,6 @@ class Imputer(TransformerMixin, BaseEstimator):
         added = [f"{name}_imputed" for name in self._indicated] if self.indicators else []
         return np.array([*names, *added], dtype=object)
 
-    def _check_options(self) -> None:
+    def _open_frame(self, X: Any, *, reset: bool) -> Frame:
         check_choice(self.strategy, "strategy", ("draw", "mean", "most_probable"))
-        check_choice(self.handle_unknown, "handle_unknown", ("missing", "error"))
+        return leave_out(open_features(self._check_features(X, reset=reset)), self.skip).blank(self.missing)
