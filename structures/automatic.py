@@ -431,8 +431,7 @@ class Race:
     def _predict(self, name: str, part: int, test: NDArray[np.intp]) -> Any:
         """Return the posterior of some rows of a fold, by what was learned without each of them."""
         build, family = self.candidates[name]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the final network repeats the warnings of the folds
+        with warnings.catch_warnings(action="ignore"):  # the final network repeats the warnings of the folds
             if build.declaration.held_out is not None:
                 if name not in self.built:
                     # from all rows, so that nothing has to be learned again

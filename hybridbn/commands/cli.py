@@ -50,8 +50,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     report = partial(_report, words)
     try:
         terminal = Terminal(options.quiet, words)
-        with warnings.catch_warnings(), terminal.show_progress():
-            warnings.simplefilter("ignore")  # the command itself records the warnings meant for the user
+        # the command itself records the warnings meant for the user
+        with warnings.catch_warnings(action="ignore"), terminal.show_progress():
             options.verb.run(options, terminal)
             return 0
     except KeyboardInterrupt as error:

@@ -201,8 +201,7 @@ def read_block(block: TableBlock, variables: Sequence[Variable], marks: Mapping[
     missing.
     """
     wanted, blank = WantedColumns.of((), (), None, None, variables), Cells(np.full(block.rows, np.nan))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         cells = block.cells([variable.name for variable in variables], wanted.kinds)
         for name in marks.keys() & cells.keys():
             cells[name] = blank_cells(cells[name].widen(), match_marks(cells[name], marks[name]))

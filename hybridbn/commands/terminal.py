@@ -126,8 +126,7 @@ class Terminal:
     @contextlib.contextmanager
     def forward_warnings(self) -> Iterator[None]:
         """Show the warnings that the library gives inside of the statement, in the words of the command."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             yield
         for text in dict.fromkeys(str(item.message) for item in caught if issubclass(item.category, UserWarning)):
             self.warn(text)

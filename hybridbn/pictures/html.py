@@ -55,8 +55,7 @@ def show_network(network: Network) -> str:
     table = as_html(network)
     if not 0 < len(network) <= MOST_NODES or not nx.is_directed_acyclic_graph(network):
         return table
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         try:
             chart = chart_network(network, options=QUICK)
         except HybridBNError:
