@@ -109,19 +109,17 @@ class Registry(dict[str, Value]):
 
         Nothing is imported for a name that is known already, and the module of that very name comes first.
         """
-        if not self._loaded and name not in self:
-            for module in self._list_modules(name):
-                import_module(module)
-                if name in self:
-                    break
+        if name not in self:
+            self.load(name)
         return self.get(name)
 
-    def load(self) -> Self:
-        """Import all modules of the package, so that all names are known."""
-        if not self._loaded:
-            for module in self._list_modules():
-                import_module(module)
-            self._loaded = True
+    def load(self, name: str = "") -> Self:
+        """Import all modules of the package, so that all names are known, or as many as make one name known."""
+        for module in () if self._loaded else self._list_modules(name):
+            import_module(module)
+            if name in self:
+                return self
+        self._loaded = True
         return self
 
     def find_owner(self, thing: Any) -> Value | None:

@@ -13,7 +13,8 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from itertools import accumulate
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from hybridbn.errors import TableError
 from hybridbn.jobs import track
@@ -213,10 +214,9 @@ class Backend(Registered, ABC):
     registry: ClassVar[Registry[type[Backend]]] = Registry("backend", "hybridbn.tables.backends", "name")
 
     @classmethod
-    def wrap(cls, given: Any) -> Self | None:
-        """Return the backend that an object of a user stands for; None if it stands for none of this kind."""
-        make: Any = cls
-        return make(given) if is_of_library(given, *cls.wraps) else None
+    def owns(cls, given: Any) -> bool:
+        """Return whether an object of a user stands for a backend of this kind, which is made of it."""
+        return is_of_library(given, *cls.wraps)
 
     @classmethod
     @contextmanager
@@ -261,11 +261,9 @@ class Backend(Registered, ABC):
         counts = [fragment.rows for fragment in fragments]
         unit = "rows" if all(counts) else "parts"
         steps = [count or 0 for count in counts] if unit == "rows" else [1] * len(counts)
-        done = 0
         with track(what, sum(steps), unit=unit) as report:
-            for step, result in zip(steps, self.map(function, fragments), strict=True):
+            for done, result in zip(accumulate(steps), self.map(function, fragments), strict=True):
                 yield result
-                done += step
                 report(done, "")
 
 
@@ -283,19 +281,15 @@ def find_backend(given: Any) -> Backend:
     """
     if isinstance(given, Backend):
         return given
-    if given is None or isinstance(given, str):
-        kind = Backend.registry.find(given or "local")
-        if kind is not None:
-            return kind()
-    else:
-        for kind in Backend.registry.load().values():
-            backend = kind.wrap(given)
-            if backend is not None:
-                return backend
-    raise TableError(
-        f"backend={given!r:.80} is not known; choose one of {shorten(sorted(Backend.registry.load()), 9)}, or give a"
-        " Backend, an Executor, a dask Client or a SparkSession"
-    )
+    is_named = given is None or isinstance(given, str)
+    kind: Any = Backend.registry.find(given or "local") if is_named else Backend.registry.find_owner(given)
+    if kind is None:
+        raise TableError(
+            f"backend={given!r:.80} is not known; choose one of {shorten(sorted(Backend.registry.load()), 9)}, or give"
+            " a Backend, an Executor, a dask Client or a SparkSession"
+        )
+    made: Backend = kind() if is_named else kind(given)
+    return made
 
 
 # -- the default backend -----------------------------------------------------------------------------------------------
