@@ -287,10 +287,7 @@ class Network(DirectedGraph):
         [['rain', 'sprinkler'], ['rain', 'wet'], ['sprinkler', 'wet']]
         """
         # networkx makes deep copies of all attributes, and would duplicate every table.
-        skeleton = nx.DiGraph()
-        skeleton.add_nodes_from(self)
-        skeleton.add_edges_from(self.edges)
-        return nx.moral_graph(skeleton)
+        return nx.moral_graph(nx.DiGraph(nx.to_dict_of_lists(self)))
 
     def do(self, settings: Mapping[str, Any] | None = None, /, **named: Any) -> Network:
         """Return the network after an intervention: variables are set, whatever their parents are.

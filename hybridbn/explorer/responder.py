@@ -187,11 +187,9 @@ def tabulate_cases(cases: Sequence[Case]) -> pandas.DataFrame:
     """
     import pandas
 
-    columns = {
-        name: pandas.Series([case.evidence.get(name) for case in cases], dtype=object)
-        for name in dict.fromkeys(name for case in cases for name in case.evidence)
-    }
-    return pandas.DataFrame(columns, index=range(len(cases)))
+    names = dict.fromkeys(name for case in cases for name in case.evidence)
+    rows = [[case.evidence.get(name) for name in names] for case in cases]
+    return pandas.DataFrame(rows, columns=list(names), dtype=object)
 
 
 def _read_finding(variable: Variable, finding: Plain) -> Any:
@@ -482,10 +480,8 @@ class Responder:
         beyond = [far for parent in network.predecessors(name) for far in network.predecessors(parent)]
         near = dict.fromkeys([name, *network.predecessors(name), *children, *others, *beyond])
         chosen = set(list(near)[: MOST_NEIGHBORS + 1])
-        ordered: nx.DiGraph[str] = nx.DiGraph()
-        ordered.add_nodes_from(other for other in self.names if other in chosen)
-        ordered.add_edges_from(arc for arc in network.edges if chosen.issuperset(arc))
-        return self._describe_layout(lay_out(ordered, self._box, GAP))
+        part = nx.to_dict_of_lists(network, [other for other in self.names if other in chosen])
+        return self._describe_layout(lay_out(nx.DiGraph(part), self._box, GAP))
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -506,8 +502,7 @@ class Responder:
         if method is None:
             return answer | {"error": f"there is no question {ask!r:.40}"}
         try:
-            with self._lock, warnings.catch_warnings(record=True) as told:
-                warnings.simplefilter("always")
+            with self._lock, warnings.catch_warnings(record=True, action="always") as told:
                 answer |= method(asked)
             notes = list(dict.fromkeys(str(warning.message) for warning in told if warning.category is UserWarning))
             return answer | ({"notes": notes} if notes else {})
