@@ -257,9 +257,8 @@ class ProfileTask(Task):
             and math.prod(sizes[name] for name in family) <= _OPEN_CELLS
         ]
         counted = {} if self.count is None or not families else self.count(known, sizes, weights, families)
-        for family in list(tables):
-            if family not in counted:
-                del tables[family]
+        for family in tables.keys() - counted.keys():
+            del tables[family]
         for family, table in counted.items():
             if family in tables and tables[family].shape != table.shape:
                 before, tables[family] = tables[family], np.zeros(table.shape)
@@ -340,17 +339,14 @@ class _Numbers(_OpenColumn):
     def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
         column = batch.data.column(self.name)
         values = self._read(column)
-        if not len(values):
-            return None
-        if column.null_count == len(values) or (holes := int(np.isnan(values).sum())) == len(values):
-            self.missing += len(values)
-            return None
+        holes = int(np.count_nonzero(np.isnan(values)))
         self.missing += holes
-        self.integer = self.integer and (self.kind == "integer" or self.name in batch.whole)
+        if holes < len(values):
+            self.integer = self.integer and (self.kind == "integer" or self.name in batch.whole)
         counted = values if weights is None else values[weights > 0]
-        if len(counted) and (holes < len(values) if weights is None else not np.isnan(counted).all()):
-            low, high = (np.min, np.max) if not holes else (np.nanmin, np.nanmax)
-            self.low, self.high = min(self.low, float(low(counted))), max(self.high, float(high(counted)))
+        # these leave holes out
+        self.low = float(np.fmin.reduce(counted, initial=self.low))
+        self.high = float(np.fmax.reduce(counted, initial=self.high))
         return None
 
     def _read(self, column: Any) -> Values:

@@ -153,7 +153,7 @@ class Passes:
         variables = list(self.variables.values())
         if not self.profile.rows:
             return Table.from_arrays(variables, {one.name: np.zeros(0) for one in variables})
-        task = SampleTask(BatchReader(variables, self.weights), self.sample_rows, self.profile.rows, self.offsets)
+        task = SampleTask(BatchReader(variables, self.weights), self.offsets, self.sample_rows, self.profile.rows)
         rows = self.learn(task).finish(self.sample_rows)
         table = Table.from_arrays(variables, rows.columns)
         return table if rows.weights is None else table.with_weights(rows.weights)
@@ -373,7 +373,7 @@ class Scan(Rows):
 
     def _make_task(self, task: Callable[[Table, int], Any], variables: Sequence[Variable] | None) -> Task:
         wanted = self.variables if variables is None else [one for one in variables if one.name in self._chosen]
-        return _TableTask(BatchReader(wanted, self.passes.weights), task, self.passes.offsets)
+        return _TableTask(BatchReader(wanted, self.passes.weights), self.passes.offsets, task)
 
     def share(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield what a function learns of each item, one by one: passes are shared by the backend."""
@@ -515,8 +515,8 @@ class Scan(Rows):
         """Note what the first pass may count besides."""
         if target is not None and target in self._chosen and "profile" not in vars(self.passes):
             self.passes.count = count
-            self.passes.families |= {(target,): None}
-            self.passes.families |= {(target, name): None for name in self._chosen if name != target}
+            others = (name for name in self._chosen if name != target)
+            self.passes.families |= dict.fromkeys([(target,), *((target, name) for name in others)])
 
 
 @dataclass(frozen=True)
@@ -531,17 +531,30 @@ class _ReadTask(Task):
 
 
 @dataclass(frozen=True)
-class _TableTask(Task):
-    """Applies a function to each batch as a table, and to the place of its first row among all rows."""
+class _ReaderTask(Task):
+    """Reads batches as variables.
+
+    Attributes
+    ----------
+    reader : BatchReader
+    offsets : mapping from int to int
+        How many rows come before those of each file, so that rows have the same places however they are put into files.
+    """
 
     reader: BatchReader
-    function: Callable[[Table, int], Any]
     offsets: Mapping[int, int]
 
     @property
     def columns(self) -> Sequence[str]:  # type: ignore[override]
-        """The columns that the function reads."""
+        """The columns that are read."""
         return self.reader.columns
+
+
+@dataclass(frozen=True)
+class _TableTask(_ReaderTask):
+    """Applies a function to each batch as a table, and to the place of its first row among all rows."""
+
+    function: Callable[[Table, int], Any]
 
     def learn(self, batch: Batch) -> Any:
         """Return the function of a batch."""
@@ -549,29 +562,19 @@ class _TableTask(Task):
 
 
 @dataclass(frozen=True)
-class SampleTask(Task):
+class SampleTask(_ReaderTask):
     """Takes the rows whose numbers have the smallest hashes (bottom-k sampling).
 
     Attributes
     ----------
-    reader : BatchReader
     most : int
         The size of the sample.
     rows : int
         The number of all rows.
-    offsets : mapping from int to int
-        How many rows come before those of each file, so that the sample is the same however rows are put into files.
     """
 
-    reader: BatchReader
     most: int
     rows: int
-    offsets: Mapping[int, int]
-
-    @property
-    def columns(self) -> Sequence[str]:  # type: ignore[override]
-        """All columns."""
-        return self.reader.columns
 
     def learn(self, batch: Batch) -> RowSample:
         """Return the rows of a batch that may be in the sample."""

@@ -72,6 +72,7 @@ pyarrow: LazyModule = LazyModule("pyarrow")
 fs: LazyModule = LazyModule("pyarrow.fs")
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
+_PACKED = re.compile(r"\.(gz|bz2|zst)$")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _FRAGMENT_ROWS = 1 << 20
 """Row groups of a file are read together until they have so many rows."""
@@ -331,8 +332,7 @@ class FileTable(Source):
         if texts is None:
             return False
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(action="ignore"):
                 dialect = self._source.dialect
             cells = type_column(name, np.arange(len(texts)), texts, self._kinds.get(name), dialect).cells
         except TableError:
@@ -346,10 +346,7 @@ class FileTable(Source):
 
 def suffix_of(path: str) -> str:
     """Return what a name ends with, in small letters, without the suffix of a packed file."""
-    name = path.lower()
-    for packed in (".gz", ".bz2", ".zst"):
-        name = name.removesuffix(packed)
-    return os.path.splitext(name)[1]
+    return os.path.splitext(_PACKED.sub("", path.lower()))[1]
 
 
 def is_scannable(path: str) -> bool:
