@@ -410,11 +410,8 @@ def resolve_options(
         options = default
     elif not isinstance(options, Options):
         raise TypeError(f"options of {function}() must be hybridbn.Options, not {type(options).__name__}")
-    if keywords or fixed:
-        for name in keywords:
-            if name not in _NAMES or name in fixed:
-                raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
-        changed = {name: value for name, value in (keywords | fixed).items() if getattr(options, name) != value}
-        if changed:
-            options = replace(options, **changed)
-    return options
+    for name in keywords:
+        if name not in _NAMES or name in fixed:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+    changed = {name: value for name, value in (keywords | fixed).items() if getattr(options, name) != value}
+    return replace(options, **changed) if changed else options
