@@ -8,6 +8,7 @@ import os
 import pickle
 import shutil
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -116,28 +117,60 @@ def run_in_threads(function: Callable[[Item], Result], items: Iterable[Item], jo
 
 
 def run_in_processes(
-    function: Callable[[Any, Item], Result], shared: Any, items: Iterable[Item], jobs: int, what: str
+    function: Callable[[Item], Result], items: Iterable[Item], jobs: int, what: str
 ) -> Iterator[Result]:
-    """Yield the results of a function of something shared and an item, in the order of the items.
+    """Yield the results of a function, which holds all that it needs besides an item, in the order of the items.
 
     Parameters
     ----------
-    function : a function of a module, called with what is shared and an item
-    shared : sent to each process once
     what : str
         What can't be sent, in the error.
     """
     if jobs == 1:
-        yield from (function(shared, item) for item in items)
+        yield from map(function, items)
         return
-    try:
-        packed = pickle.dumps((function, shared))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise TableError(
-            f"{what} can't be sent to other processes ({error}); define it at the top of a module, or give n_jobs=1"
-        ) from error
-    with futures.ProcessPoolExecutor(jobs, initializer=_initialize, initargs=(packed,)) as pool:
-        yield from _yield_in_order(pool, _work, items, jobs)
+    packed = PackedFunction(function, what, "define it at the top of a module, or give n_jobs=1")
+    with futures.ProcessPoolExecutor(jobs, initializer=packed.unpack) as pool:
+        yield from _yield_in_order(pool, _call_unpacked, items, jobs)
+
+
+_UNPACKED = threading.local()
+
+
+class PackedFunction:
+    """A function that is sent along with each item, and unpacked once by each thread that is sent many.
+
+    Parameters
+    ----------
+    function : callable
+    what, remedy : str
+        What can't be sent, and what to do then, in the error.
+
+    Examples
+    --------
+    >>> PackedFunction(abs, "the function", "use threads")(-2)
+    2
+    """
+
+    def __init__(self, function: Callable[[Any], Any], what: str, remedy: str) -> None:
+        try:
+            self._packed = pickle.dumps(function)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise TableError(f"{what} can't be sent to other processes ({error}); {remedy}") from error
+
+    def __call__(self, item: Any) -> Any:
+        """Return the function of an item."""
+        if getattr(_UNPACKED, "packed", None) != self._packed:
+            self.unpack()
+        return _call_unpacked(item)
+
+    def unpack(self) -> None:
+        """Make this the function of the thread."""
+        _UNPACKED.packed, _UNPACKED.function = self._packed, pickle.loads(self._packed)  # what the same call packed
+
+
+def _call_unpacked(item: Any) -> Any:
+    return _UNPACKED.function(item)
 
 
 def run_in_executor(
@@ -176,18 +209,6 @@ def run_in_executor(
         raise TableError(
             f"{what} can't be sent to other processes ({error}); define it at the top of a module, or use threads"
         ) from error
-
-
-_SHARED: list[Any] = []
-
-
-def _initialize(packed: bytes) -> None:
-    _SHARED[:] = [pickle.loads(packed)]  # what the same call packed
-
-
-def _work(item: Any) -> Any:
-    function, shared = _SHARED[0]
-    return function(shared, item)
 
 
 def _yield_in_order(

@@ -7,8 +7,6 @@ from __future__ import annotations
 import argparse
 import glob
 import os
-import pickle
-import threading
 import warnings
 import zlib
 from collections import Counter
@@ -26,7 +24,7 @@ from hybridbn.commands.column_profiles import TableProfile, profile_columns, rea
 from hybridbn.commands.locations import Location, locate, open_source, refuse_folders
 from hybridbn.commands.terminal import Terminal, UsageFault, parse_number, spell_mark_option
 from hybridbn.errors import TableError
-from hybridbn.jobs import track
+from hybridbn.jobs import PackedFunction, track
 from hybridbn.tables import Rows, Table
 from hybridbn.tables.backends import Backend, Scan, open_rows, scan
 from hybridbn.tables.columns import match_marks
@@ -393,31 +391,11 @@ def answer_blocks(
     here, there = tee((block, read_block(block, variables, source.marks)) for block in source.blocks(size, first))
     with open_engine(request) as engine, track(what, rows, first=min(first * size, rows), unit="rows") as report:
         run: Any = engine.map  # of anything that can be sent, as of fragments, and few of them at a time
-        called = function if engine.in_process else PackedFunction(function)
+        called = function if engine.in_process else PackedFunction(function, "the model", "leave --workers out")
         results = run(called, ((table, block.start) for block, table in there))
         for (block, table), result in zip(here, results, strict=True):
             yield block, table, result
             report(block.start + block.rows - source.span.start, "")
-
-
-_UNPACKED = threading.local()
-
-
-class PackedFunction:
-    """A function that is sent along with each item, and unpacked once by each thread that is sent many."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        try:
-            self._packed = pickle.dumps(function)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise TableError(f"the model can't be sent to other processes ({error}); leave --workers out") from error
-
-    def __call__(self, item: Any) -> Any:
-        """Return the function of an item."""
-        known = getattr(_UNPACKED, "known", None)
-        if known is None or known[0] != self._packed:
-            known = _UNPACKED.known = self._packed, pickle.loads(self._packed)  # what the same call packed
-        return known[1](item)
 
 
 def open_scan(request: TableRequest, engine: Backend, terminal: Terminal) -> Scan:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -281,7 +282,8 @@ def bias_variance(
     strata = truth if stratified else None
     splits = [split for _ in range(repeats) for split in split_folds(deal_folds(len(truth), folds, rng, strata))]
     predicted = np.empty((repeats, len(labels)), dtype=labels.dtype)
-    answers = run_in_processes(_predict_fold, (classifier, X, y), splits, jobs, "the classifier and its data")
+    predict_fold = partial(_predict_fold, (classifier, X, y))
+    answers = run_in_processes(predict_fold, splits, jobs, "the classifier and its data")
     answers = track_items(answers, "bias_variance", len(splits))
     for index, ((_, test), answer) in enumerate(zip(splits, answers, strict=True)):
         strange = ~np.isin(answer, classes)
