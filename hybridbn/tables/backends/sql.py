@@ -26,6 +26,9 @@ Names: TypeAlias = tuple[str, ...]
 Group: TypeAlias = tuple[Names, Sequence[Any], int, float]
 """A family, the values of a configuration, the number of its rows, and their weight."""
 
+_STATES = {("text", None), ("text", "discrete"), ("integer", "discrete")}
+_NUMBERS = {(held, declared) for held in ("integer", "float") for declared in (None, "continuous")}
+"""What columns hold, and are declared to be, of which SQL tells the states or the range."""
 _MOST_COLUMNS = 31
 """The most columns by which one query groups, because GROUPING returns a number with a bit for each."""
 _FEW_FAMILIES = 3
@@ -95,23 +98,13 @@ class SQLSource(Source):
                 yield names, [values[place] for place in places[names]], int(rows), float(weight)
 
     def _profile(self, task: ProfileTask) -> Profile | None:
-        types = pyarrow.types
-        states, numbers = [], []
-        for one in task.schema:
-            held = kind_of_type(one.type)
-            declared = task.kinds.get(one.name)
-            if declared != "continuous" and (held == "text" or (declared == "discrete" and held == "integer")):
-                states.append(one.name)
-            elif held in ("integer", "float") and declared != "discrete":
-                numbers.append(one.name)
-            else:
-                return None
-        if not self._are_plain(states):
+        kinds = {one.name: (kind_of_type(one.type), task.kinds.get(one.name)) for one in task.schema}
+        states, numbers = ([name for name, kind in kinds.items() if kind in known] for known in (_STATES, _NUMBERS))
+        if len(states) + len(numbers) < len(kinds) or not self._are_plain(states):
             return None
         families = [names for names in task.families if {*names} <= {*states}]
-        joint = {names[-1] for names in families if len(names) > 1}
-        given = {name for names in families if len(names) > 1 for name in names[:-1]}
-        alone: list[Names] = [(name,) for name in states if name not in joint | given or task.weights is not None]
+        joint = {name for names in families if len(names) > 1 for name in names}
+        alone: list[Names] = [(name,) for name in states if name not in joint or task.weights is not None]
         counted = list(dict.fromkeys([*families, *alone]))
         if not self._suits(counted) and len(counted) > len(states):
             return None
@@ -120,7 +113,7 @@ class SQLSource(Source):
             return None
         rows, weight, ranges = self._ask_ranges(numbers, task.weights)
         columns = {name: self._tally(name, groups) for name in states} | ranges
-        wanted = {name: int if types.is_integer(task.schema.field(name).type) else str for name in states}
+        wanted = {name: int if kinds[name][0] == "integer" else str for name in states}
         if not rows or any(type(one) is not wanted[name] for name in states for one in columns[name].counts or ()):
             # what the rows hold is told while they are read
             return None
