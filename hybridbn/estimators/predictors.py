@@ -227,8 +227,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row."""
-        posterior = self._posterior(X)
-        return np.asarray(self.classes_[np.argmax(self._probabilities(posterior), axis=1)])
+        return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
 
     def predict_proba(self, X: Any) -> Values:
         """Return the probabilities of the classes (rows, classes), in the order of `classes_`."""
@@ -237,7 +236,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
     def predict_log_proba(self, X: Any) -> Values:
         """Return the logarithms of the probabilities of the classes; -inf where one is zero."""
         with np.errstate(divide="ignore"):
-            return np.log(self._probabilities(self._posterior(X)))
+            return np.log(self.predict_proba(X))
 
     def predict_distribution(self, X: Any) -> DiscretePosterior:
         """Return the posterior of the class: probabilities, entropy, mode, samples of all rows."""
@@ -519,8 +518,9 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
             assert self._training is not None
             with warnings.catch_warnings(action="ignore"), use_jobs(self.n_jobs):
                 table, build, potentials = self._prepare(self._training)
-                families = "auto" if potentials is None else potentials
-                self._levels = calibrate_intervals(build, table, self.target_name_, families)
+                self._levels = calibrate_intervals(
+                    build, table, self.target_name_, "auto" if potentials is None else potentials
+                )
             self._training = None
         return self._levels
 

@@ -134,8 +134,7 @@ def read_case(network: Network, plain: Any) -> Case:
     for finding in plain:
         if not isinstance(finding, dict) or "node" not in finding:
             raise TableError(f"a finding is an object with a node, not {finding!r:.80}")
-        node = as_index(finding["node"], len(names), "a finding names node", "the nodes")
-        name = names[node]
+        name = names[as_index(finding["node"], len(names), "a finding names node", "the nodes")]
         if name in evidence or name in settings:
             raise TableError(f"{name!r} has two findings; leave one out")
         value = _read_finding(network.variable(name), finding)
@@ -617,8 +616,7 @@ class Responder:
     def _answer_row(self, question: Plain) -> Plain:
         if self._columns is None:
             raise TableError("there is no table to step through")
-        row = as_index(question.get("row"), self.row_count, "there is no row", "the rows")
-        return {"case": self.read_row(row)}
+        return {"case": self.read_row(as_index(question.get("row"), self.row_count, "there is no row", "the rows"))}
 
     def read_row(self, row: int) -> list[Plain]:
         """Return the findings of a row of the table."""

@@ -337,8 +337,7 @@ class _Numbers(_OpenColumn):
         self.integer = True
 
     def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
-        column = batch.data.column(self.name)
-        values = self._read(column)
+        values = self._read(batch.data.column(self.name))
         holes = int(np.count_nonzero(np.isnan(values)))
         self.missing += holes
         if holes < len(values):

@@ -494,8 +494,7 @@ class Scan(Rows):
         2
         """
         source = self.passes.source
-        is_whole = tuple(source.schema.names) == self._chosen and self.passes.weights is None
-        origin = source.open if is_whole else None
+        origin = source.open if tuple(source.schema.names) == self._chosen and self.passes.weights is None else None
         write_batches(self.batches(), path, overwrite, origin, self._list_states(), **options)
 
     def _list_states(self) -> dict[str, Iterable[Any]]:

@@ -429,8 +429,7 @@ def _open_paths(
     encoding = told.pop("encoding", None)
     sources = [partial(open_source, StoredFile(path, filesystem, encoding), told, states) for path in paths]
     constants = [{}] * len(paths) if base is None else read_constants([os.path.relpath(path, base) for path in paths])
-    declared = cast(Kinds, kinds)
-    return make(shown, sources, declared, partial(read_table, paths[0], **options), constants, paths)
+    return make(shown, sources, kinds, partial(read_table, paths[0], **options), constants, paths)
 
 
 def read_constants(paths: Sequence[str]) -> list[dict[str, Any]]:
