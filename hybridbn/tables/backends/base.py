@@ -12,7 +12,7 @@ import functools
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -305,12 +305,8 @@ class Local(Backend):
     @contextmanager
     def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
         """Start processes, if there are to be several workers."""
-        if (workers or 1) == 1:
-            yield cls()
-            return
-        from hybridbn.tables.backends.workers import Processes
-
-        with Processes.start(workers) as backend:
+        processes = cls.registry.load()["processes"]
+        with nullcontext(cls()) if (workers or 1) == 1 else processes.start(workers) as backend:
             yield backend
 
     def map(self, function: Callable[[Fragment], Result], items: Sequence[Fragment]) -> Iterator[Result]:

@@ -141,17 +141,14 @@ class Profile:
 
     def table(self, names: Names, variables: Mapping[str, Variable]) -> Values | None:
         """Return joint counts in the order of the variables' states; None if they were not counted."""
-        tables = self.tables
-        if names not in tables and len(names) == 1 and not self.weighted:
-            tally = self.columns[names[0]]
-            tables = {names: np.array(list((tally.counts or {}).values()), float)}
-        if names not in tables:
-            return None
+        table = self.tables.get(names)
+        if table is None and len(names) == 1 and not self.weighted:
+            table = np.array([*(self.columns[names[0]].counts or {}).values()], float)
         listed = [variables[name] for name in names]
         states = [list(one.states) for one in listed if isinstance(one, Discrete) and one.cuts is None]
-        if len(states) < len(names) or any(REST in own for own in states):
+        if table is None or len(states) < len(names) or any(REST in own for own in states):
             return None
-        return _arrange(tables[names], names, self.columns, states)
+        return _arrange(table, names, self.columns, states)
 
 
 def _arrange(

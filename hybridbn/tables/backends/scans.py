@@ -107,11 +107,10 @@ class Passes:
 
     def _list_texts(self, profile: Profile) -> dict[str, Sequence[str] | None]:
         """Return the texts of columns of text, None where they are too many to be listed."""
-        tallies = {name: tally for name, tally in profile.columns.items() if tally.counts is not None}
         return {
-            name: None if tally.lost else [str(text) for text in tally.counts or ()]
-            for name, tally in tallies.items()
-            if is_text(self.source.schema.field(name).type)
+            name: None if tally.lost else list(map(str, tally.counts))
+            for name, tally in profile.columns.items()
+            if tally.counts is not None and is_text(self.source.schema.field(name).type)
         }
 
     @functools.cached_property
@@ -137,9 +136,9 @@ class Passes:
                 variable = make_variable(name, tally, kind, declared, note, self.most_states)
                 if variable is not None:
                     variables[name] = variable
-        named = [(name, one.states) for name, one in variables.items() if isinstance(one, Discrete)]
-        warn_of_look_alikes(named)
-        cut = [name for name, one in variables.items() if isinstance(one, Discrete) and one.states[-1:] == (REST,)]
+        states = {name: one.states for name, one in variables.items() if isinstance(one, Discrete)}
+        warn_of_look_alikes(states.items())
+        cut = [name for name, own in states.items() if own[-1:] == (REST,)]
         if cut:
             warn_user(
                 f"columns of more than {self.most_states:,} states keep the most frequent ones, and '(other)' stands"

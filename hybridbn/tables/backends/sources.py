@@ -472,9 +472,8 @@ def _open_store(address: str, open_paths: Callable[..., FileTable]) -> FileTable
         opened, path = fsspec.core.url_to_fs(address)
         store = fs.PyFileSystem(fs.FSSpecHandler(opened))
     info = store.get_file_info(path)
-    base = None
-    if info.type == fs.FileType.Directory:
-        base = path
+    base = path if info.type == fs.FileType.Directory else None
+    if base is not None:
         listed = store.get_file_info(fs.FileSelector(path, recursive=True))
         paths = sorted(one.path for one in listed if one.type == fs.FileType.File and is_scannable(one.path))
     elif info.type == fs.FileType.File:
@@ -589,9 +588,8 @@ def scan(
     names = tuple(name for name in chosen if name != weights)
     if not names:
         raise TableError(f"{source.shown}: no column is left to scan")
-    for name, note in source.notes.items():
-        kinds.setdefault(name, str(note["kind"]))
-    passes = Passes(source, engine, kinds, frozenset(declared), weights, names, most_states, sample, codes)
+    noted = {name: str(note["kind"]) for name, note in source.notes.items()}
+    passes = Passes(source, engine, noted | kinds, frozenset(declared), weights, names, most_states, sample, codes)
     return Scan(passes, names).declare(missing=missing)
 
 
@@ -622,10 +620,12 @@ def open_rows(
         return _read_whole(source, kinds).read_usable()
     table = FileTable(source.shown, [lambda: source], kinds, partial(_read_whole, source, kinds))
     names = tuple(name for name in table.schema.names if name not in leave)
-    columns: dict[str, str] = {name: str(note["kind"]) for name, note in source.notes.items()}
-    for name, kind in kinds.items():
-        columns[name] = "continuous" if isinstance(kind, Unit) else "discrete" if kind == "text" else kind
-    passes = Passes(table, find_backend(None), columns, frozenset(kinds), None, names, MOST_STATES, SAMPLE)
+    noted = {name: str(note["kind"]) for name, note in source.notes.items()}
+    declared: dict[str, str] = {
+        name: "continuous" if isinstance(kind, Unit) else "discrete" if kind == "text" else kind
+        for name, kind in kinds.items()
+    }
+    passes = Passes(table, find_backend(None), noted | declared, frozenset(kinds), None, names, MOST_STATES, SAMPLE)
     return Scan(passes, names).read_usable()
 
 

@@ -126,8 +126,7 @@ def hash_build() -> str:
     folders = [home, home / "structures", home / "inference"]
     paths = {path.relative_to(home): path for folder in folders for path in folder.rglob("*.py")}
     for name, path in sorted(paths.items()):
-        digest.update(f"{name.as_posix()}\0".encode())
-        digest.update(path.read_bytes())
+        digest.update(f"{name.as_posix()}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
 
