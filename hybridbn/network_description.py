@@ -116,12 +116,12 @@ def as_text(network: Network) -> str:
       season: no variable; no potential
       rain: no variable; no potential; from 'season'
     """
-    lines = [as_line(network)]
-    for name, values, parents, family in _describe_nodes(network, _LINES):
-        lines.append(f"  {name}: {values}; {family}{f'; from {parents}' if parents else ''}")
-    if len(network) > _LINES:
-        lines.append(f"  ... ({len(network)} nodes in all)")
-    return "\n".join(lines)
+    nodes = [
+        f"  {name}: {values}; {family}{f'; from {parents}' if parents else ''}"
+        for name, values, parents, family in _describe_nodes(network, _LINES)
+    ]
+    more = [f"  ... ({len(network)} nodes in all)"] if len(network) > _LINES else []
+    return "\n".join([as_line(network), *nodes, *more])
 
 
 def as_html(network: Network) -> str:

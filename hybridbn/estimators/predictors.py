@@ -271,9 +271,8 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         *networks, last = ensemble.networks
         posterior = last.posterior(self.target_name_)
         assert isinstance(posterior, DiscretePosterior)
-        shares = factors * posterior.probabilities
-        shifted = Network([Multinomial(ensemble.variable, table=shares, normalize=True)])
-        return Ensemble([*networks, shifted], ensemble.votes, ensemble.target, ensemble.algorithm)
+        shifted = Multinomial(ensemble.variable, table=factors * posterior.probabilities, normalize=True)
+        return Ensemble([*networks, Network([shifted])], ensemble.votes, ensemble.target, ensemble.algorithm)
 
     def _boosted(self, table: Any) -> Ensemble:
         table, build, potentials = self._prepare(table)
@@ -296,9 +295,11 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         with warnings.catch_warnings(action="ignore"):  # those of all rows have been said
             for rows, test in split_folds(dealt.parts):
                 training, own = select_usable(table.take(rows), self.target_name_, build)
-                families = potentials
-                if isinstance(families, Mapping):
-                    families = {name: families[name] for name in training.names if name in families}
+                families = (
+                    {name: potentials[name] for name in training.names if name in potentials}
+                    if isinstance(potentials, Mapping)
+                    else potentials
+                )
                 part_of_all = learn(training, build=own, potentials=families)
                 scores[test] = part_of_all.scores(features.take(test), options=replace(self._options, impossible="nan"))
         return calibrate_votes(ensemble, scores, codes, table.weights)

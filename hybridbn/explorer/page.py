@@ -359,11 +359,8 @@ class ExplorerServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, responder: Responder, port: int = 0) -> None:
-        document = responder.describe()
-        document |= {
-            "about": "Answers come from hybridbn on this computer.",
-            "offers": {"link": True},
-        }
+        about = "Answers come from hybridbn on this computer."
+        document = responder.describe() | {"about": about, "offers": {"link": True}}
         self.responder = responder
         self.token: str = secrets.token_urlsafe(24)
         self.folder: str = secrets.token_urlsafe(9)
