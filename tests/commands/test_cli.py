@@ -173,9 +173,9 @@ def test_draws_stand_one_after_the_other() -> None:
 
 
 def test_result_does_not_depend_on_the_chunk_and_does_on_the_seed() -> None:
-    frame(500).to_csv("t.csv", index=False)
+    frame(300).to_csv("t.csv", index=False)
     outputs = []
-    for name, options in {"a": (), "b": ("--chunk", "7"), "c": ("--chunk", "499"), "d": ("--seed", "1")}.items():
+    for name, options in {"a": (), "b": ("--chunk", "7"), "c": ("--chunk", "299"), "d": ("--seed", "1")}.items():
         completed("t.csv", f"{name}.csv", *options)
         outputs.append(Path(f"{name}.csv").read_bytes())
     assert outputs[0] == outputs[1] == outputs[2] != outputs[3]
@@ -284,7 +284,7 @@ def test_encoding_delimiter_and_markers() -> None:
 
 
 def test_decimal_commas() -> None:
-    made = frame().drop(columns=["id", "code"])
+    made = frame(60).drop(columns=["id", "code"])
     made["x"] = made["x"].round(2)
     made.to_csv("points.csv", index=False, sep=";")
     made.to_csv("commas.csv", index=False, sep=";", decimal=",")

@@ -172,6 +172,7 @@ def name_faults(faults: set[int]) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.slow
 def test_mistakes_are_errors_and_nothing_else(said_by_mypy: str) -> None:
     faults = {int(number) for number in re.findall(r"^use\.py:(\d+): error", said_by_mypy, re.MULTILINE)}
     assert name_faults(faults) == {"no mistakes": [], "not seen": []}, said_by_mypy
@@ -197,6 +198,7 @@ def list_lines() -> list[tuple[str, str]]:
     return lines
 
 
+@pytest.mark.slow
 def test_public_names_and_results_have_types(said_by_mypy: str) -> None:
     said: dict[int, str] = {}
     for number, kind, text in re.findall(r"^script\.py:(\d+): (note|error): (.*)$", said_by_mypy, re.MULTILINE):

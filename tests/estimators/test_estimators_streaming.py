@@ -38,7 +38,7 @@ def data(rows: int = 90) -> tuple[pd.DataFrame, Any]:
     return frame, y
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(cuts=st.lists(st.integers(2, 88), max_size=4, unique=True), weighted=st.booleans())
 def test_batches_add_up(cuts: list[int], weighted: bool) -> None:
     frame, y = data()

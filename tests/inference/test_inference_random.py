@@ -234,7 +234,7 @@ def batches(draw):
     return specs, target, cases
 
 
-@settings(SETTINGS, max_examples=examples(25))
+@settings(SETTINGS, max_examples=examples(12))
 @given(batches())
 def test_batches_of_random_networks(batch):
     check_batch(*batch)

@@ -149,7 +149,7 @@ def check_ridge(ridge, noise, width, observed):
 EVERYDAY = [
     (("linear", 2), "outliers", 1e-3, 0.58),
     (("alone", 2), "outliers", 1e-3, 0.7169),
-    (("distance", 2), "normal", 1e-3, 0.31),
+    pytest.param(("distance", 2), "normal", 1e-3, 0.31, marks=pytest.mark.slow),
 ]
 
 
@@ -166,12 +166,14 @@ def test_every_ridge_of_two_numbers_is_found(ridge, noise, width):
     check_ridge(ridge, noise, width, 0.5831)
 
 
+@pytest.mark.slow
 def test_what_only_a_product_of_grids_can_answer_says_what_it_may_miss():
     net = make_network(("linear", 2), "outliers", 1e-4)
     with pytest.warns(UserWarning, match="estimated error"):
         assert not net.posterior(["x1", "x2"], {"y": 0.58}).error < 1
 
 
+@pytest.mark.slow
 def test_ridges_of_three_numbers_say_what_they_may_miss():
     density, first, _ = expect(("max", 3), "normal", 0.5, 0.58)
     with pytest.warns(UserWarning, match="estimated error"):

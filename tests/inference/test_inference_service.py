@@ -84,7 +84,7 @@ def test_joint_posteriors_are_sliced_and_pickled():
 
 
 def test_most_probable_is_refused_before_it_grows_too_wide():
-    size = 16
+    size = 11
     nodes = {(i, j): hb.Discrete(f"{i},{j}", states=(0, 1)) for i in range(size) for j in range(size)}
     potentials = []
     for (i, j), node in nodes.items():
@@ -92,9 +92,9 @@ def test_most_probable_is_refused_before_it_grows_too_wide():
         potentials.append(hb.Multinomial(node, parents=parents, table=np.full([2] * (len(parents) + 1), 0.5)))
     net = hb.Network(potentials)
     with pytest.raises(hb.TooWide, match="cells"):
-        net.most_probable(max_bytes=2e5)
+        net.most_probable(max_bytes=6e3)
     with pytest.raises(hb.TooWide, match="cells"):
-        net.most_probable(names=["0,0", "15,15"], max_bytes=2e5)
+        net.most_probable(names=["0,0", "10,10"], max_bytes=6e3)
 
 
 def test_masses_that_are_not_one_count_in_the_evidence():

@@ -170,7 +170,7 @@ def test_a_complete_table_comes_back_equal() -> None:
 
 
 def test_the_same_seed_gives_the_same_table() -> None:
-    frame = mixed(60)
+    frame = mixed(30)
     filled = hb.impute(frame, random_state=3)
     pd.testing.assert_frame_equal(hb.impute(frame, random_state=3), filled)
     assert not hb.impute(frame, random_state=4).equals(filled)
@@ -304,9 +304,9 @@ def test_several_draws_differ_by_their_parameters_too() -> None:
     frame = pd.DataFrame({"x": rng.normal(size=30)})
     frame["y"] = frame["x"] + rng.normal(size=30)
     frame.loc[10:, "y"] = np.nan
-    proper = np.var([t["y"].mean() for t in hb.impute(frame, draws=100, random_state=0)])
+    proper = np.var([t["y"].mean() for t in hb.impute(frame, draws=60, random_state=0)])
     fixed = hb.impute(frame, details=True, random_state=0).network
-    plugged = np.var([hb.impute(frame, network=fixed, random_state=seed)["y"].mean() for seed in range(100)])
+    plugged = np.var([hb.impute(frame, network=fixed, random_state=seed)["y"].mean() for seed in range(60)])
     # var(mean) = (20 / 30)^2 (sigma^2 / 20 + sigma^2 / 10 ...) against (20 / 30)^2 sigma^2 / 20
     assert proper > 1.8 * plugged
 
@@ -382,7 +382,7 @@ def test_combinations_beyond_memory_are_refused_unless_slices_are_asked_for() ->
     ids=str,
 )
 def test_any_structure_completes_the_table(options: dict[str, Any]) -> None:
-    frame = mixed(80)[["x", "y", "kind"]]
+    frame = mixed(50)[["x", "y", "kind"]]
     for table in hb.impute(frame, draws=2, random_state=0, rounds=1, **options):
         assert not table.isna().any().any()
 

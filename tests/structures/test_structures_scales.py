@@ -112,7 +112,13 @@ def test_answers_are_numbers_of_the_column(name: str, family: str) -> None:
     assert strays == {}
 
 
-@pytest.mark.parametrize("name", sorted(set(BUILDERS) - {"logistic", "random_forest", *REGRESSIONS}))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("class_clusters", marks=pytest.mark.slow),
+        *sorted(set(BUILDERS) - {"class_clusters", "logistic", "random_forest", *REGRESSIONS}),
+    ],
+)
 def test_codes_are_learned_as_probabilities(name: str) -> None:
     network = build(name, "auto")
     for column, codes in CODES.items():
