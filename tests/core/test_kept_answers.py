@@ -1,10 +1,10 @@
 """What is learned and answered stays what it is, to five digits.
 
 Sums of the numbers of each result are kept in a file: of calls with keywords of all that learns and answers, as far as
-they take little time, of the potentials of all families, of questions about networks of them, and of the tasks of
-`test_blocks`. They are compared where the packages that compute have the versions that the sums were made with, as
-others may break ties in other ways. Whoever means to change a result, or to keep those of other keywords, names them
-in the file and renews it:
+they take little time, of the potentials of all families, of questions about networks of them, of what users see
+(`kept_faces`), and of the tasks of `test_blocks`. They are compared where the packages that compute have the versions
+that the sums were made with, as others may break ties in other ways. Whoever means to change a result, or to keep those
+of other keywords, names them in the file and renews it:
 python tests/core/test_kept_answers.py
 """
 
@@ -24,6 +24,7 @@ from zlib import crc32
 import numpy as np
 import pandas as pd
 import pytest
+from kept_faces import FACES
 
 import hybridbn as hb
 from hybridbn.potentials.mte.conversions import mte_from_density, mte_from_gaussian
@@ -256,6 +257,7 @@ OTHERS: dict[str, Callable[[str], dict[str, Any]]] = {
     "causes": ask_for_causes,
     "conversions": convert,
     "tasks": do_tasks,
+    **FACES,
     **{f"questions: {name}": ask for name in ("tables", "lines", "kernels", "exponentials", "mixed")},
 }
 
