@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import count
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import ref
 
 from hybridbn.errors import NetworkError
-from hybridbn.inference.elimination.possible_states import Supports, find_supports
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Discrete, Variable
@@ -48,8 +47,7 @@ class Cached(ABC):
     def estimate_bytes(self) -> int:
         """Return about how many bytes are held, without the potentials' own tables."""
 
-    @abstractmethod
-    def release(self) -> None:
+    def release(self) -> None:  # noqa: B027 (there may be none)
         """Drop the stored tables."""
 
 
@@ -252,7 +250,6 @@ class Snapshot(Cached):
     """
 
     by_name: Mapping[str, Potential]
-    _supports: dict[str, Supports] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, network: Network | Snapshot) -> Snapshot:
@@ -295,11 +292,7 @@ class Snapshot(Cached):
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes are held, without the potentials' own tables."""
-        return _NODE_BYTES * len(self.by_name) + sum(each.estimate_bytes() for each in self._supports.values())
-
-    def release(self) -> None:
-        """Drop the supports of the tables."""
-        self._supports = {}
+        return _NODE_BYTES * len(self.by_name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_name)
@@ -310,17 +303,6 @@ class Snapshot(Cached):
     def potential(self, name: str) -> Potential:
         """Return the potential of a node."""
         return self.by_name[name]
-
-    def find_supports(self, names: Sequence[str]) -> list[tuple[tuple[str, ...], Supports]]:
-        """Return the scopes and the supports of some nodes' tables."""
-        potentials: Mapping[str, Any] = self.by_name
-        known = self._supports
-        new = {name: find_supports(potentials[name].table) for name in names if name not in known}
-        supports = {**known, **new}
-        if new:
-            self._supports = supports
-            self.note_growth()
-        return [(self.scopes[name], supports[name]) for name in names]
 
     def variable(self, name: str) -> Variable:
         """Return the variable of a node."""

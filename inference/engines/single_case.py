@@ -8,7 +8,7 @@ cases in less time. Questions that need anything but tables, or tables too large
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +18,6 @@ from hybridbn.inference import relevance
 from hybridbn.inference.elimination.compilers import CaseCompiler, TooManyCells
 from hybridbn.inference.elimination.factors import normalize_logs
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_order
-from hybridbn.inference.elimination.possible_states import Supports, is_possible, join_bits
 from hybridbn.inference.elimination.program import SUSPICIOUS, Factor, Program
 from hybridbn.inference.engines import CaseTables, Engine, estimate_rounding
 from hybridbn.inference.evidence import Evidence, Finding
@@ -38,6 +37,8 @@ _SHARED_CELLS = 2e7
 """After more work for one target, a second question about the same case is answered for all targets."""
 _FACTOR_BYTES = 500
 """The approximate memory of a factor, without its table."""
+_CONTRADICTION_CELLS = 2e7
+"""Tables that targets do not need are multiplied up to this size, to tell whether the evidence contradicts them."""
 
 
 class SingleCase(Engine):
@@ -122,9 +123,20 @@ class CasePlan(Cached):
     ----------
     fits : whether all potentials that the question needs are tables
     refused : a number of cells that a table has to exceed
+    risk : the plan, if any, for tables above the evidence that the targets do not need, and that may make it impossible
+
+    Parameters
+    ----------
+    only : names of the tables to multiply, if not those that the targets depend on
     """
 
-    def __init__(self, snapshot: Snapshot, findings: Mapping[str, Finding], targets: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        findings: Mapping[str, Finding],
+        targets: tuple[str, ...],
+        only: Collection[str] | None = None,
+    ) -> None:
         self._snapshot, self._targets = snapshot, targets
         self.order: EliminationOrder | None = None
         self.program: Program | None = None
@@ -134,17 +146,23 @@ class CasePlan(Cached):
         self.apart: tuple[CasePlan, ...] | None = None
         self.known: dict[tuple[int, ...], bool] = {}
         kinds: dict[str, Status] = {name: "hard" if finding.hard else "soft" for name, finding in findings.items()}
-        needed = find_requisite(snapshot.pred, snapshot.succ, targets, lambda name: kinds.get(name, "hidden"))
-        potentials, depth_of = snapshot.by_name, snapshot.depths.__getitem__
+        needed, risky = only, list[str]()
+        if needed is None:
+            needed = find_requisite(snapshot.pred, snapshot.succ, targets, lambda name: kinds.get(name, "hidden"))
+            risky = _find_risky(snapshot, kinds, needed)
         hard = {name for name, kind in kinds.items() if kind == "hard"}
-        self.soft: list[str] = [name for name, kind in kinds.items() if kind == "soft"]
-        self.soft_needed: list[str] = [name for name in self.soft if name in needed]
-        above = ancestors(snapshot.pred, kinds) - needed
-        risky = sorted([name for name in above if potentials[name].has_zeros], key=depth_of, reverse=True)
-        self.fits: bool = all(potentials[name].as_table() is not None for name in (*needed, *risky))
-        self.risks: list[tuple[tuple[str, ...], Supports]] = snapshot.find_supports(risky) if self.fits else []
-        tables = [potentials[name].as_table() for name in sorted(needed, key=depth_of)] if self.fits else []
+        potentials = [snapshot.by_name[name] for name in sorted(needed, key=snapshot.depths.__getitem__)]
+        self.fits: bool = all(p.as_table() is not None for p in (*potentials, *map(snapshot.potential, risky)))
+        tables = [potential.as_table() for potential in potentials] if self.fits else []
         own = [(potential.table, potential.scope) for potential in tables if potential is not None]
+        mentioned = {name for _, scope in own for name in scope}
+        self.soft: list[str] = [name for name, kind in kinds.items() if kind == "soft"]
+        self.soft_needed: list[str] = [name for name in self.soft if name in mentioned]
+        self.risk: CasePlan | None = None
+        if risky and self.fits:
+            asked = tuple(risky), tuple(kinds.items())
+            shared: CasePlan | None = relevance.CACHE.get(snapshot.key, asked)
+            self.risk = shared or relevance.CACHE.put(snapshot.key, asked, CasePlan(snapshot, findings, (), risky))
         self.static: list[Values] = [table for table, scope in own if hard.isdisjoint(scope)]
         self.scalars: list[tuple[Values, tuple[str, ...]]] = [pair for pair in own if hard.issuperset(pair[1])]
         moving = [pair for pair in own if not hard.isdisjoint(pair[1])]
@@ -155,8 +173,8 @@ class CasePlan(Cached):
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes are held, without the potentials' own tables."""
-        count = len(self.factors) + len(self.scalars) + len(self.risks)
-        known = len(self.known) * (200 + 40 * len(self.soft + list(self._targets)))
+        count = len(self.factors) + len(self.scalars)
+        known = len(self.known) * (200 + 8 * len(next(iter(self.known), ())))
         held = 0 if self.program is None else self.program.estimate_bytes()
         return _FACTOR_BYTES * (2 + count) + known + held + sum(plan.estimate_bytes() for plan in self.apart or ())
 
@@ -168,6 +186,12 @@ class CasePlan(Cached):
 
     def solve(self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float) -> CaseTables:
         """Return the normalized table of each target."""
+        log_norm = 0.0
+        for table, scope in self.scalars:
+            value = table[tuple([codes[name] for name in scope])]
+            log_norm += math.log(value) if value > 0 else -math.inf
+        if not self.factors:
+            return [], log_norm, 0.0
         tables = [table[tuple([codes.get(name, _ALL) for name in scope])] for table, scope in self.sliced]
         tables += [_weigh(findings[name]) for name in self.soft_needed]
         if most_cells <= self.refused:
@@ -183,25 +207,21 @@ class CasePlan(Cached):
             raise TooManyCells
         else:
             results = program.run(dict(enumerate(tables, start=len(self.static))))
-        log_norm = 0.0
-        for table, scope in self.scalars:
-            value = table[tuple([codes[name] for name in scope])]
-            log_norm += math.log(value) if value > 0 else -math.inf
-        totals = [float(np.add.reduce(result)) for result in results]
+        totals = [float(np.add.reduce(result, axis=None)) for result in results]
         if min(totals) < SUSPICIOUS:
             results, log_norm = self._solve_in_logs(program, tables, log_norm)
         else:
             log_norm += math.log(totals[0])
             results = [result * (1 / total) for result, total in zip(results, totals, strict=True)]
         error = estimate_rounding(log_norm, len(program.factors) + len(self.scalars))
-        if log_norm > -math.inf and self._is_contradiction(codes, findings, most_cells):
+        if log_norm > -math.inf and self.risk is not None and self.risk.is_impossible(codes, findings, most_cells):
             log_norm = -math.inf
         return results, log_norm, error
 
     def _compile(self, tables: Sequence[Values], most_cells: float) -> tuple[Program, list[Values]]:
         """Multiply the tables of a case, and keep the program."""
         compiler = CaseCompiler(self.factors, [*self.static, *tables], self._snapshot.sizes, most_cells, self.order)
-        program, results = compiler.compute([(name,) for name in self._targets])
+        program, results = compiler.compute([(name,) for name in self._targets] or [()])
         self.order, program.on_growth = program.order, self.on_growth
         self.cost, self.widest = program.order.total, program.order.largest
         self.program = program if compiler.lasting else None
@@ -242,47 +262,40 @@ class CasePlan(Cached):
             logs = {number: np.log(table) for number, table in enumerate([*self.static, *tables])}
         results = []
         for number, result in enumerate(program.run_log(logs)):
-            table, log_sum = normalize_logs(result[:, None])
+            table, log_sum = normalize_logs(result[..., None])
             if not number:
                 log_norm += float(log_sum[0])
-            results.append(table[:, 0])
+            results.append(table[..., 0])
         return results, log_norm
 
-    # -- contradictions -----------------------------------------------------------------------------------------------
-
-    def _is_contradiction(self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float) -> bool:
-        """Tell whether the evidence is impossible for reasons that do not matter for the targets."""
-        if not self.risks:
-            return False
+    def is_impossible(self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float) -> bool:
+        """Tell whether the product of the tables is zero."""
         key = None if self.soft else tuple(codes.values())
         if key is not None and key in self.known:
             return self.known[key]
-        result = self._contradicts(codes, findings, most_cells)
+        try:
+            result = self.solve(codes, findings, min(most_cells, _CONTRADICTION_CELLS))[1] == -math.inf
+        except TooManyCells:
+            # contradictions that only several tables show together are overlooked
+            tables = [table[tuple([codes.get(name, _ALL) for name in scope])] for table, scope in self.sliced]
+            result = not all(table.any() for table in tables)
         if key is not None and len(self.known) < MOST_KNOWN:
             self.known[key] = result
             if len(self.known) % CASES_PER_MEASUREMENT == 0:
                 self.note_growth()
         return result
 
-    def _contradicts(self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float) -> bool:
-        weights = {name: _weigh(findings[name]) > 0 for name in self.soft}
-        soft = {
-            n: join_bits(np.flatnonzero(possible).tolist()) for n, possible in weights.items() if not possible.all()
-        }
-        answer = is_possible(self.risks, codes, soft, self._snapshot.sizes)
-        if answer is not None:
-            return not answer
-        factors = [Factor((name,)) for name in soft]
-        factors += [Factor(tuple([name for name in scope if name not in codes])) for scope, _ in self.risks]
-        potentials: Mapping[str, Any] = self._snapshot.by_name
-        risky = [(potentials[scope[-1]].table, scope) for scope, _ in self.risks]
-        tables: list[Any] = [weights[name] for name in soft]
-        tables += [table[tuple([codes.get(name, _ALL) for name in scope])] > 0 for table, scope in risky]
-        try:
-            _, (total,) = CaseCompiler(factors, tables, self._snapshot.sizes, most_cells).compute([()])
-        except TooManyCells:
-            return False  # contradictions that only several tables show together are overlooked
-        return not total
+
+def _find_risky(snapshot: Snapshot, kinds: Mapping[str, Status], needed: Collection[str]) -> list[str]:
+    """Return the variables above the evidence that targets do not need, and whose potentials may contradict it."""
+    above = [name for name in ancestors(snapshot.pred, kinds) - set(needed) if snapshot.by_name[name].has_zeros]
+    # a child of which nothing else is known has some state given any of its parents'
+    known, risky = set(kinds), list[str]()
+    for name in sorted(above, key=snapshot.depths.__getitem__, reverse=True):
+        if name in known:
+            risky.append(name)
+            known.update(snapshot.scopes[name])
+    return risky
 
 
 def _weigh(finding: Finding) -> Values:
