@@ -272,7 +272,7 @@ def find_prior_ranges(problem: Problem, tail: float = PRIOR_TAIL) -> dict[str, t
     """
     ranges: dict[str, tuple[Values, Values]] = {}
     result = {}
-    for name in sort_topologically(problem.potentials):
+    for name in sort_topologically(problem):
         potential = problem.potentials[name]
         if isinstance(potential.child, Continuous):
             within = ranges_of_others(potential, name, ranges)
@@ -470,7 +470,7 @@ def find_evidence_ranges(
         for name, finding in evidence.findings.items()
         if isinstance(finding.variable, Continuous) and name in problem.hard
     }
-    ordered = sort_topologically(problem.potentials)
+    ordered = sort_topologically(problem)
     for name in ordered:
         potential = problem.potentials[name]
         if not isinstance(potential.child, Continuous) or name in problem.hard:
@@ -557,23 +557,10 @@ def _expand_interval(interval: Interval, rows: int) -> tuple[Values, Values]:
     return np.broadcast_to(np.asarray(low, float), (rows,)), np.broadcast_to(np.asarray(high, float), (rows,))
 
 
-def sort_topologically(potentials: Mapping[str, Potential]) -> list[str]:
-    """Return the children of some potentials, parents first."""
-    left = {name: {p.name for p in potential.parents} & potentials.keys() for name, potential in potentials.items()}
-    below: dict[str, list[str]] = {name: [] for name in potentials}
-    for name, above in left.items():
-        for parent in above:
-            below[parent].append(name)
-    ready = [name for name, above in left.items() if not above]
-    ordered = []
-    while ready:
-        name = ready.pop()
-        ordered.append(name)
-        for child in below[name]:
-            left[child].discard(name)
-            if not left[child]:
-                ready.append(child)
-    return ordered
+def sort_topologically(problem: Problem) -> list[str]:
+    """Return the names of a problem's potentials, parents first; components of mixtures come last."""
+    depths = problem.snapshot.depths
+    return sorted(problem.potentials, key=lambda name: depths.get(name, len(depths)))
 
 
 def measure_hidden_kinks(axis: NodeAxis, coefficients: Values) -> Values:

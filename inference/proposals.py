@@ -418,7 +418,7 @@ def choose_drawn(
         return None
     names = (*sorted(drawn.difference(cut.names)), *cut.names)
     if forward:
-        names = tuple(name for name in reversed(sort_topologically(problem.potentials)) if name in drawn)
+        names = tuple(name for name in reversed(sort_topologically(problem)) if name in drawn)
     order = cut.order._replace(names=tuple(name for name in cut.order.names if name not in drawn))
     return Drawn(names, frozenset(forward), order)
 
