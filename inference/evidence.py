@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError, TableError
 from hybridbn.network import Network
-from hybridbn.network_description import find_factors
+from hybridbn.network_description import find_factors, find_similar_names
 from hybridbn.potentials import PointMass
 from hybridbn.potentials.base import freeze
 from hybridbn.unit_texts import PatternFinder
@@ -288,12 +288,6 @@ class Finding:
         """Whether no row says anything."""
         return self.plain and not (len(self.values) and self.hard) and not self.observed.any()
 
-    @property
-    def soft_part(self) -> Finding:
-        """The finding without observed values."""
-        nothing = -1 if isinstance(self.variable, Discrete) else np.nan
-        return replace(self, values=np.full_like(self.values, nothing))
-
     def take(self, rows: Any) -> Finding:
         """Return the finding of some rows, given by a slice or an index array."""
         return Finding(
@@ -324,7 +318,8 @@ class Finding:
 
     def log_weight_of(self, values: NDArray[Any]) -> Values:
         """Return the log likelihood (rows,) of one value in each row, observed values left aside."""
-        soft, rows = self.soft_part, np.arange(len(values))
+        nothing = -1 if isinstance(self.variable, Discrete) else np.nan
+        soft, rows = replace(self, values=np.full_like(self.values, nothing)), np.arange(len(values))
         with np.errstate(divide="ignore"):
             if isinstance(self.variable, Discrete):
                 return np.asarray(np.log(soft.weights(np.arange(len(self.variable)))[values, rows]))
@@ -419,9 +414,18 @@ class Evidence:
             return self
         return Evidence({n: self.findings[n] for n in names if n in self.findings}, self.rows, self.single)
 
+    def log_weights_of(self, values: Mapping[str, NDArray[Any]]) -> Values:
+        """Return the log likelihood (rows,) of values of some variables, observed values left aside."""
+        soft = {name: finding for name, finding in self.evidence(values).findings.items() if not finding.plain}
+        return sum((finding.log_weight_of(values[name]) for name, finding in soft.items()), np.zeros(self.rows))
+
     def take(self, rows: Any, count: int) -> Evidence:
         """Return the evidence of some rows."""
         return Evidence({name: finding.take(rows) for name, finding in self.findings.items()}, count, self.single)
+
+    def repeat(self, count: int) -> Evidence:
+        """Return the evidence of a single row as a table of so many rows."""
+        return Evidence({name: finding.repeat(count) for name, finding in self.findings.items()}, count, single=False)
 
     def observe_only(self, names: Iterable[str], known: Collection[str], rows: NDArray[np.intp]) -> Evidence:
         """Return the evidence of some rows, which know no more of other ones of the names than values."""

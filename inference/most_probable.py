@@ -40,7 +40,6 @@ from hybridbn.inference.engines.slices import (
     count_slices_at_once,
     make_slices,
     prepare_slices,
-    weigh_slices,
 )
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.gaussian_component import GaussianComponent
@@ -563,7 +562,8 @@ class _Search:
 
     def _keep_best(self, best: _Completion, values: Mapping[str, NDArray[Any]], order: EliminationOrder) -> _Completion:
         """Return the best of some values of the set variables and those known before."""
-        evidence, log_weights = make_slices(self._problem, self._case, values), weigh_slices(self._case, values)
+        evidence = make_slices(self._problem, self._case, values)
+        log_weights = self._case.evidence(values).repeat(evidence.rows).log_weights_of(values)
         problem = prepare_slices(self._problem, evidence, values, order)
         for rows, part in split_rows(problem, evidence):
             (table,) = problem.program.run_log(list_logs(problem, problem.axes, part), "max")
@@ -579,5 +579,5 @@ class _Search:
         case, options = suppose(self._network, self._case, values), replace(self._options, beyond=None)
         hidden = [name for name in self._network if status_of(case.finding(name)) != "hard"]
         completed = _maximize_all(self._network, case, hidden, options, order)
-        log_value = float((log_joint(self._network, case, completed, options) + weigh_slices(self._case, values))[0])
+        log_value = float((log_joint(self._network, case, completed, options) + self._case.log_weights_of(values))[0])
         return _Completion({**completed, **values}, log_value, math.inf)

@@ -179,12 +179,7 @@ def suppose(
 
 def log_joint(network: AnyNetwork, read: Evidence, values: Mapping[str, NDArray[Any]], options: Options) -> Values:
     """Return the log probability (rows,) of evidence together with values of variables of which it has none."""
-    logs = log_evidence_of(network, suppose(network, read, values), options)
-    for name, column in values.items():
-        finding = read.finding(name)
-        if finding is not None and not finding.plain:
-            logs = logs + finding.log_weight_of(column)
-    return logs
+    return log_evidence_of(network, suppose(network, read, values), options) + read.log_weights_of(values)
 
 
 @dataclass

@@ -318,22 +318,9 @@ def count_slices_at_once(problem: Problem, cut: Collection[str]) -> int:
 
 def make_slices(problem: Problem, case: Evidence, values: Mapping[str, NDArray[Any]]) -> Evidence:
     """Return one row of evidence for each combination of values of the cut variables."""
-    count = count_slices(values)
-    findings = {name: finding.repeat(count) for name, finding in case.findings.items() if name not in values}
-    for name, own in values.items():
-        findings[name] = Finding(problem.potentials[name].child, own)
-    return Evidence(findings, count, single=False)
-
-
-def weigh_slices(case: Evidence, values: Mapping[str, NDArray[Any]]) -> Values:
-    """Return the logarithms of the weights that soft evidence gives to combinations of values."""
-    count = count_slices(values)
-    logs = np.zeros(count)
-    for name, own in values.items():
-        finding = case.findings.get(name)
-        if finding is not None:
-            logs += finding.repeat(count).log_weight_of(own)
-    return logs
+    repeated = case.repeat(count_slices(values))
+    cut = {name: Finding(problem.potentials[name].child, own) for name, own in values.items()}
+    return replace(repeated, findings={**repeated.findings, **cut})
 
 
 def prepare_slices(problem: Problem, evidence: Evidence, names: Collection[str], order: EliminationOrder) -> Problem:
@@ -352,7 +339,7 @@ def solve_slices(
     """Yield the solutions of some slices of one row, with soft evidence on the cut variables in their probabilities."""
     evidence = make_slices(problem, case, values)
     problem = prepare_slices(problem, evidence, values, order)
-    log_weights = weigh_slices(case, values)
+    log_weights = case.evidence(values).repeat(evidence.rows).log_weights_of(values)
     for part in solve_in_chunks(problem, evidence, options):
         yield replace(part, log_norm=part.log_norm + log_weights[part.rows])
 
