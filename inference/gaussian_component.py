@@ -75,11 +75,6 @@ class GaussianComponent(FactorSource):
         """All variables of the potentials."""
         return [name for potential in self.potentials for name in potential.scope]
 
-    @property
-    def known_by_logarithm(self) -> bool:
-        """Whether values are computed from their logarithms: they are."""
-        return True
-
     def count_work(self, sizes: Mapping[str, int]) -> float:
         """Return about how many cells of other tables take as long as this factor."""
         return math.prod(float(sizes[name]) for name in self.names) * (len(self.closed) + 1) ** 2

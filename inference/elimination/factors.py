@@ -16,10 +16,12 @@ variables. Where cliques are small, there are few such patterns, however many pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +37,7 @@ from hybridbn.inference.elimination.program import (
     write_subscripts,
 )
 from hybridbn.inference.evidence import Evidence
-from hybridbn.potentials.base import PointCells, Potential, freeze, list_dimensions
+from hybridbn.potentials.base import PointCells, Potential, exponentiate, freeze, list_dimensions
 from hybridbn.variables import Continuous, Values
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ class FactorSource:
     @property
     def known_by_logarithm(self) -> bool:
         """Whether values are computed from their logarithms."""
-        return False
+        return type(self).values is FactorSource.values
 
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the logarithms of the values."""
@@ -78,7 +80,7 @@ class FactorSource:
 
     def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
         """Return the values and their log scale."""
-        return exponentiate(self.logs(axes, evidence), self.rows)
+        return exponentiate(self.logs(axes, evidence), len(self.names))
 
     def add_logs(self, axes: Mapping[str, Axis], evidence: Evidence, total: Values) -> float:
         """Add the logarithms (rows,) to a total, but for the number that is returned; what overflows may be NaN."""
@@ -92,13 +94,6 @@ def rescale(values: Values, scale: Values | float, rows: bool) -> tuple[Values, 
     divisor = np.where(top > 0, top, 1.0)
     log = scale + np.log(divisor)
     return values / divisor, log if rows else float(log)
-
-
-def exponentiate(logs: Values, rows: bool) -> tuple[Values, Values | float]:
-    """Return values whose largest (of each row) is one, and the log scale, from logarithms."""
-    top = logs.max(axis=tuple(range(logs.ndim - rows)), initial=-np.inf)
-    top = np.where(np.isfinite(top), top, 0.0)
-    return np.exp(logs - top), top if rows else float(top)
 
 
 @dataclass(frozen=True)
@@ -161,7 +156,7 @@ class PotentialSource(FactorSource):
         if any(isinstance(variable, Continuous) for variable in self.potential.variables):
             scaled, log_scale = rescale(array, scale, self.rows)
             if np.any(log_scale - scale < LOG_TINY) and not isinstance(axis, CellAxis):
-                return exponentiate(self.logs(axes, evidence), self.rows)
+                return exponentiate(self.logs(axes, evidence), len(self.names))
             return scaled, log_scale
         return array, scale
 
@@ -309,7 +304,7 @@ def _evaluate_sources(
                 static_scale += float(np.max(fixed))
             continue
         if number in logs:
-            arrays[number], log_scale = exponentiate(logs[number], rows=True)
+            arrays[number], log_scale = exponentiate(logs[number], len(source.names))
         elif _is_logarithm(source):
             numbers.append(source)
             arrays[number], last = _ONE, number
@@ -559,19 +554,8 @@ def group_rows(observed: Mapping[str, NDArray[np.bool_]], rows: int) -> list[tup
     ]
 
 
-class _Patterns:
-    """The groups of rows that are observed in the same ones of some names."""
-
-    def __init__(self, observed: Mapping[str, NDArray[np.bool_]], rows: int) -> None:
-        self._observed, self._rows = observed, rows
-        self._groups: dict[Observed, list[tuple[Observed, NDArray[np.intp]]]] = {}
-
-    def groups(self, names: Sequence[str]) -> list[tuple[Observed, NDArray[np.intp]]]:
-        partly = [name for name in dict.fromkeys(names) if name in self._observed]
-        key = frozenset(partly)
-        if key not in self._groups:
-            self._groups[key] = group_rows({name: self._observed[name] for name in partly}, self._rows)
-        return self._groups[key]
+_Patterns: TypeAlias = Callable[[Iterable[str]], list[tuple[Observed, NDArray[np.intp]]]]
+"""Returns the groups of rows that are observed in the same ones of some names."""
 
 
 @dataclass(eq=False)
@@ -604,8 +588,15 @@ class PatternProgram:
 
     def run(self, axes: Mapping[str, Axis], evidence: Evidence) -> PatternRun:
         """Run in linear arithmetic."""
-        findings = evidence.findings
-        patterns = _Patterns({name: findings[name].observed for name in self.partly_observed}, evidence.rows)
+        findings, partly = evidence.findings, frozenset(self.partly_observed)
+
+        @cache
+        def group(names: Observed) -> list[tuple[Observed, NDArray[np.intp]]]:
+            return group_rows({name: findings[name].observed for name in sorted(names)}, evidence.rows)
+
+        def patterns(names: Iterable[str]) -> list[tuple[Observed, NDArray[np.intp]]]:
+            return group(partly.intersection(names))
+
         log_scale = np.zeros(evidence.rows)
         slots = {n: self._evaluate(n, axes, evidence, patterns, log_scale) for n in range(len(self.sources))}
         kept = self._known_bytes()
@@ -616,7 +607,7 @@ class PatternProgram:
         if self._known_bytes() != kept and self.program.on_growth is not None:
             self.program.on_growth()
         tables = [
-            _give_rows(slots[output], patterns.groups(scope))
+            _give_rows(slots[output], patterns(scope))
             for output, scope in zip(self.program.outputs, self.program.scopes, strict=True)
         ]
         total = np.empty(evidence.rows)
@@ -633,7 +624,7 @@ class PatternProgram:
         """Return a factor for each group of rows, and add its log scale."""
         source = self.sources[number]
         result = {}
-        for observed, rows in patterns.groups(source.names):
+        for observed, rows in patterns(source.names):
             if isinstance(source, WeightSource) and observed:
                 result[observed] = RowGroup(None, np.ones(()))
                 continue
@@ -673,7 +664,7 @@ class PatternProgram:
         names = [self.program.names[slot] for slot in step.inputs]
         out = self.program.names[step.output]
         results: dict[Observed, list[tuple[NDArray[np.intp], RowGroup]]] = {}
-        for observed, rows in patterns.groups([name for own in names for name in own]):
+        for observed, rows in patterns(chain.from_iterable(names)):
             inputs = [slots[slot][observed.intersection(own)] for slot, own in zip(step.inputs, names, strict=True)]
             key = step.output, observed
             if all(group.rows is None for group in inputs):

@@ -202,10 +202,8 @@ class _Averages:
         self.given: dict[str, NDArray[Any]] = {} if root is None else {root.child.name: np.arange(len(root.child))}
         self.types: int = 1 if root is None else len(root.child)
         self.masses: dict[str, Values] = {}
-
-    @cached_property
-    def sides(self) -> dict[str, NDArray[Any]]:
-        return {parent.name: side for parent, side in zip(self.boxes.parents, self.boxes.sides, strict=True)}
+        tested = [parent.name for parent in boxes.parents]
+        self.sides: dict[str, NDArray[Any]] = dict(zip(tested, boxes.sides, strict=True))
 
     def weigh(self, evidence: Evidence, row: NDArray[np.intp], box: NDArray[np.intp]) -> tuple[Values, Values]:
         """Return the log probability of each row's evidence, and that of each pair's box given it."""
@@ -326,26 +324,17 @@ class BoxedRegression:
         return [parent.name for parent in self.boxes.parents if isinstance(parent, Continuous)]
 
     @cached_property
-    def intercepts(self) -> Values:
-        """The intercepts (leaves, kinds)."""
-        return self._turn(self.potential.intercept)
-
-    @cached_property
-    def variances(self) -> Values:
-        """The variances (leaves, kinds)."""
-        return self._turn(self.potential.variance)
-
-    @cached_property
-    def slopes(self) -> Values:
-        """The slopes (leaves, kinds, parents)."""
-        return self._turn(self.potential.coefficients)
+    def lines(self) -> tuple[Values, Values, Values]:
+        """The intercepts and variances (leaves, kinds), and the slopes (leaves, kinds, parents)."""
+        own = self.potential
+        return self._turn(own.intercept), self._turn(own.variance), self._turn(own.coefficients)
 
     @cached_property
     def kind_groups(self) -> list[list[int]]:
         """The kinds that have the same slopes; without those that have none."""
-        groups: dict[bytes, list[int]] = {}
-        for kind in np.flatnonzero(self.slopes.any(axis=(0, 2))).tolist():
-            groups.setdefault(self.slopes[:, kind].tobytes(), []).append(kind)
+        groups, slopes = dict[bytes, list[int]](), self.lines[2]
+        for kind in np.flatnonzero(slopes.any(axis=(0, 2))).tolist():
+            groups.setdefault(slopes[:, kind].tobytes(), []).append(kind)
         return list(groups.values())
 
     def _turn(self, array: Values) -> Values:
@@ -380,10 +369,11 @@ class BoxedRegression:
                 codes = cells.findings[effect.parents[0].name].values
                 values.append(effect.intercept[codes])
                 extra[place] = effect.variance[codes]
-        means, variances = self.intercepts[box], self.variances[box]
+        intercepts, spreads, slopes = self.lines
+        means, variances = intercepts[box], spreads[box]
         known = np.array(values).reshape(len(values), cells.rows).T[row]
         for same in self.kind_groups:
-            own = self.slopes[box, same[0]]
+            own = slopes[box, same[0]]
             means[:, same] += np.einsum("lj,lj->l", own, known)[:, None]
             for place, spread in extra.items():
                 variances[:, same] += (own[:, place] ** 2 * spread[row])[:, None]
