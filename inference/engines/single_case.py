@@ -277,8 +277,10 @@ class CasePlan(Cached):
             result = self.solve(codes, findings, min(most_cells, _CONTRADICTION_CELLS))[1] == -math.inf
         except TooManyCells:
             # contradictions that only several tables show together are overlooked
-            tables = [table[tuple([codes.get(name, _ALL) for name in scope])] for table, scope in self.sliced]
-            result = not all(table.any() for table in tables)
+            own = (
+                table[tuple([codes.get(name, _ALL) for name in scope])] for table, scope in self.sliced + self.scalars
+            )
+            result = not all(table.any() for table in own)
         if key is not None and len(self.known) < MOST_KNOWN:
             self.known[key] = result
             if len(self.known) % CASES_PER_MEASUREMENT == 0:
