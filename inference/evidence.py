@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError, TableError
 from hybridbn.network import Network
-from hybridbn.network_description import find_factors, find_similar_names
+from hybridbn.network_description import find_factors
 from hybridbn.potentials import PointMass
 from hybridbn.potentials.base import freeze
 from hybridbn.unit_texts import PatternFinder
@@ -32,6 +32,7 @@ from hybridbn.variables import (
     Values,
     Variable,
     code_state,
+    encode_configurations,
     find_similar_names,
     is_missing,
     shorten,
@@ -725,11 +726,8 @@ def find_distinct_rows(evidence: Evidence, *, continuous: bool) -> DistinctRows 
         space = math.prod(states)
         if space >= 2**62:
             return None
-        codes = np.zeros(evidence.rows, dtype=np.intp)
-        for size, finding in zip(states, findings, strict=True):
-            codes *= size
-            codes += finding.values
-            codes += 1
+        codes = encode_configurations([finding.values for finding in findings], states, evidence.rows)
+        codes = codes - encode_configurations([np.full(1, -1)] * len(states), states, 1)  # missing cells are -1
         return _number_by_lookup(codes, space) if space <= 2 * evidence.rows else _number_by_sorting(codes)
     if not continuous:
         return None

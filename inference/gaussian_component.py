@@ -9,7 +9,7 @@ variables.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -280,7 +280,7 @@ class GaussianComponent(FactorSource):
         for start in range(0, rows, step):
             some = np.arange(start, min(start + step, rows))
             for first in range(0, count, block):
-                states = self._list_states(first, min(first + block, count))
+                states = _list_states(self._discrete, self._hidden_discrete, first, min(first + block, count))
                 configuration, row = self._find_allowed(evidence, some, states)
                 if everything is not None:
                     every = [
@@ -314,12 +314,6 @@ class GaussianComponent(FactorSource):
         configuration, place = np.nonzero(possible)
         return configuration, rows[place]
 
-    def _list_states(self, first: int, last: int) -> dict[str, Codes]:
-        """Return the states of the hidden discrete parents in some of their configurations."""
-        sizes = [len(self._discrete[name]) for name in self._hidden_discrete]
-        codes = np.unravel_index(np.arange(first, last), sizes) if sizes else ()
-        return dict(zip(self._hidden_discrete, codes, strict=True))
-
     @cached_property
     def _discrete(self) -> dict[str, Discrete]:
         """The discrete parents, by name."""
@@ -348,18 +342,23 @@ class GaussianComponent(FactorSource):
     @cached_property
     def _all_regressions(self) -> Regressions | None:
         """The regressions of all configurations; None where these are many."""
-        sizes = [len(variable) for variable in self._discrete.values()]
-        count = math.prod(sizes)
+        count = math.prod(map(len, self._discrete.values()))
         if count * self._width > MOST_KEPT_NUMBERS:
             return None
-        states = np.unravel_index(np.arange(count), sizes) if sizes else ()
-        return self._regressions(dict(zip(self._discrete, states, strict=True)), (count,), kept=True)
+        return self._regressions(_list_states(self._discrete, self._discrete, 0, count), (count,), kept=True)
 
     def _regressions(self, states: Mapping[str, Codes], shape: tuple[int, ...], *, kept: bool) -> Regressions:
         columns = (*self.closed, *self._outside, *self._with_nodes)
         return Regressions.of(
             self.potentials, columns, len(self.closed), states, shape, opened=len(self._with_nodes), kept=kept
         )
+
+
+def _list_states(discrete: Mapping[str, Discrete], names: Collection[str], first: int, last: int) -> dict[str, Codes]:
+    """Return the states of discrete variables in some of the configurations of those with the names."""
+    sizes = [len(discrete[name]) for name in names]
+    codes = np.unravel_index(np.arange(first, last), sizes) if sizes else ()
+    return dict(zip(names, codes, strict=True))
 
 
 def _target_roots(part: Conditional, columns: Sequence[int]) -> Values:

@@ -573,8 +573,6 @@ def _multiply(matrices: Values, which: Codes, vectors: Values, separately: bool)
     if separately or count < SHARED_ROWS:
         return np.asarray((matrices[which] if len(matrices) > 1 else matrices) @ vectors)
     starts = np.flatnonzero(np.concatenate([[True], which[1:] != which[:-1]]))
-    if len(starts) == count:
-        return np.asarray(matrices[which] @ vectors)
     lengths = np.diff([*starts, count])
     result = np.empty((count, matrices.shape[1], vectors.shape[2]))
     single = np.ones(count, dtype=bool)

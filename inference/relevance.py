@@ -123,8 +123,7 @@ class ProblemCache:
     def measure(self, potentials: Identities, question: Any) -> None:
         """Measure a problem whose tables have grown, and make room for it."""
         with self._lock:
-            if self._ended:
-                self._forget_ended()
+            self._forget_ended()
             entry = self._groups.get(potentials, _Group()).entries.get(question)
             if entry is None:
                 return
@@ -258,16 +257,12 @@ class Snapshot(Cached):
             return network
         try:
             snapshot = cls({name: node["potential"] for name, node in network._node.items()})
-        except KeyError:
-            network.check()
-            raise
-        kept: Snapshot | None = CACHE.get(snapshot.key, cls)
-        if kept is not None and list(kept.by_name) == list(snapshot.by_name):
-            CACHE.follow(network, snapshot.key)
-            return kept
-        try:
+            kept: Snapshot | None = CACHE.get(snapshot.key, cls)
+            if kept is not None and list(kept.by_name) == list(snapshot.by_name):
+                CACHE.follow(network, snapshot.key)
+                return kept
             stale = any(potential.child.name != name for name, potential in snapshot.by_name.items())
-        except AttributeError:
+        except (KeyError, AttributeError):
             network.check()
             raise
         if stale:

@@ -152,7 +152,7 @@ class PotentialSource(FactorSource):
         array = self._drop_observed(array, points)
         if self.masked:
             known = evidence.findings[child].observed
-            array, scale = _fill_unknown(array, known), np.where(known, scale, 0.0)
+            array, scale = np.where(known, array, 1.0), np.where(known, scale, 0.0)
         if any(isinstance(variable, Continuous) for variable in self.potential.variables):
             scaled, log_scale = rescale(array, scale, self.rows)
             if np.any(log_scale - scale < LOG_TINY) and not isinstance(axis, CellAxis):
@@ -213,14 +213,6 @@ class PotentialSource(FactorSource):
         array = array if array.ndim > dimensions else array[..., None]
         shape = (*array.shape[:dimensions], len(known))
         return np.where(known, density * place, np.broadcast_to(array, shape)), both
-
-
-def _fill_unknown(array: Values, known: NDArray[np.bool_]) -> Values:
-    """Return an array with ones in the rows (last) that are not known; changed in place if the array is writeable."""
-    if array.shape[-1] != len(known) or not array.flags.writeable:
-        return np.where(known, array, 1.0)
-    np.copyto(array, 1.0, where=~known)  # several times faster than indexing
-    return array
 
 
 class WeightSource(FactorSource):

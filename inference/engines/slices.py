@@ -231,23 +231,24 @@ class SlicePlan(Plan):
         """Yield the solution of each row."""
         for row in range(evidence.rows):
             case = evidence.take(slice(row, row + 1), 1)
-            solutions = [(part.numbers, _solve_part(part, row, case, self.options)) for part in self.parts]
-            whole = solutions[0][1]
-            if len(solutions) > 1:
-                axes, tables = dict(whole.axes), [np.ones(1)] * len(self.problem.scopes)
-                densities = {}
-                for numbers, solution in solutions:
-                    for own, number in enumerate(numbers):
-                        # another part may have cut this target on another grid
-                        name = self.problem.question.targets[number]
-                        if name in solution.axes:
-                            axes[name] = solution.axes[name]
-                        tables[number] = solution.tables[own]
-                        if solution.densities is not None and own in solution.densities:
-                            densities[number] = solution.densities[own]
-                error = np.max([solution.error for _, solution in solutions], axis=0)
-                whole = replace(whole, axes=axes, tables=tables, error=error, densities=densities)
-            yield replace(whole, problem=self.problem)
+            solutions = [_solve_part(part, row, case, self.options) for part in self.parts]
+            whole = replace(solutions[0], problem=self.problem)
+            yield whole if len(solutions) == 1 else self._join(whole, solutions)
+
+    def _join(self, whole: Solution, solutions: Sequence[Solution]) -> Solution:
+        """Return the solution of one row for all targets, from those of the parts."""
+        names, pairs = self.problem.question.targets, list(zip(self.parts, solutions, strict=True))
+        tables = {n: table for part, own in pairs for n, table in zip(part.numbers, own.tables, strict=True)}
+        found = {part.numbers[place]: one for part, own in pairs for place, one in (own.densities or {}).items()}
+        # another part may have cut a target on another grid
+        axes = {names[n]: own.axes[names[n]] for part, own in pairs for n in part.numbers if names[n] in own.axes}
+        return replace(
+            whole,
+            axes={**whole.axes, **axes},
+            tables=[tables[number] for number in range(len(names))],
+            error=np.max([own.error for own in solutions], axis=0),
+            densities=found,
+        )
 
     def weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]] | None:
         """Yield the states of the cut variables in all slices; None where some are nodes."""
