@@ -277,10 +277,8 @@ class CasePlan(Cached):
             result = self.solve(codes, findings, min(most_cells, _CONTRADICTION_CELLS))[1] == -math.inf
         except TooManyCells:
             # contradictions that only several tables show together are overlooked
-            own = (
-                table[tuple([codes.get(name, _ALL) for name in scope])] for table, scope in self.sliced + self.scalars
-            )
-            result = not all(table.any() for table in own)
+            tables = (*self.sliced, *self.scalars)
+            return not all(table[tuple([codes.get(name, _ALL) for name in scope])].any() for table, scope in tables)
         if key is not None and len(self.known) < MOST_KNOWN:
             self.known[key] = result
             if len(self.known) % CASES_PER_MEASUREMENT == 0:
