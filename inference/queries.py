@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -93,7 +93,7 @@ def _answer(
     read = read_relevant_evidence(snapshot, reader, wanted)
     answers = dict(zip(wanted, infer_posteriors(snapshot, wanted, read, options, reader), strict=True))
     for name, answer in answers.items():
-        answer._log_evidence = _LogEvidence(snapshot, reader, options, name)
+        answer._log_evidence = partial(_weigh_evidence_of, snapshot, reader, options, name)
     return answers
 
 
@@ -115,7 +115,11 @@ def _answer_case(
     errors = np.array([error])
     return {
         name: DiscretePosterior(
-            by_name[name].child, table[:, None], True, errors, _LogEvidence(snapshot, reader, options, name)
+            by_name[name].child,
+            table[:, None],
+            True,
+            errors,
+            partial(_weigh_evidence_of, snapshot, reader, options, name),
         )
         for name, table in zip(wanted, tables, strict=True)
     }
@@ -182,23 +186,13 @@ def log_joint(network: AnyNetwork, read: Evidence, values: Mapping[str, NDArray[
     return log_evidence_of(network, suppose(network, read, values), options) + read.log_weights_of(values)
 
 
-@dataclass
-class _LogEvidence:
-    """Log probability of a posterior's evidence, with its limits where it is sampled, computed when somebody asks."""
-
-    network: Snapshot
-    reader: EvidenceReader
-    options: Options
-    target: str
-
-    def __call__(self) -> Values:
-        above = ancestors(self.network.pred, [self.target])
-        whole = all(self.network.potential(name).normalized for name in above)
-        evidence = self.reader.evidence()
-        answer = _weigh_evidence(self.network, evidence, self.options, *[self.target] * (not whole))
-        if answer.bounds is None:
-            return answer.log_norm
-        return np.stack([answer.log_norm, *answer.arrange_rows(answer.bounds[-1])])
+def _weigh_evidence_of(network: Snapshot, reader: EvidenceReader, options: Options, target: str) -> Values:
+    """Return the log probability of a posterior's evidence, with its limits where it is sampled."""
+    whole = all(network.potential(name).normalized for name in ancestors(network.pred, [target]))
+    answer = _weigh_evidence(network, reader.evidence(), options, *[target] * (not whole))
+    if answer.bounds is None:
+        return answer.log_norm
+    return np.stack([answer.log_norm, *answer.arrange_rows(answer.bounds[-1])])
 
 
 def find_contradictions(
@@ -222,13 +216,12 @@ def find_contradictions(
         return result
     options = replace(options, impossible="nan", beyond=None)
     if risk.discrete:
-        read = reader.evidence(risk.evidence)
         try:
-            result |= _find_impossible(network, risk.discrete, read, options)
+            result |= _find_impossible(network, risk.discrete, reader, options)
         except TooWide:
             for name in risk.discrete:
                 with suppress(TooWide):
-                    result |= _find_impossible(network, frozenset([name]), read, options)
+                    result |= _find_impossible(network, frozenset([name]), reader, options)
     if risk.continuous:
         with suppress(TooWide):
             result |= np.isneginf(log_evidence_of(network, reader.evidence(), options))
@@ -240,15 +233,13 @@ def find_contradictions(
 
 
 def _find_impossible(
-    network: Snapshot, only: frozenset[str], evidence: Evidence, options: Options
+    network: Snapshot, only: frozenset[str], reader: EvidenceReader | Evidence, options: Options
 ) -> NDArray[np.bool_]:
     """Tell the rows in which the product of some tables is zero everywhere."""
     from hybridbn.inference.compilation import Question
     from hybridbn.inference.solutions import collect_nothing, solve
 
-    if len(only) == 1:
-        scope = network.potential(next(iter(only))).scope
-        evidence = evidence.evidence(scope)
+    evidence = reader.evidence(sorted({name for child in only for name in network.scopes[child]}))
     return np.isneginf(solve(network, Question(joint=True, only=only), evidence, options, collect_nothing).log_norm)
 
 
@@ -264,7 +255,6 @@ class Risk(NamedTuple):
     """Potentials with zeros above some evidence that the targets do not depend on."""
 
     discrete: frozenset[str]
-    evidence: tuple[str, ...]
     continuous: bool
     known: dict[tuple[float, ...], bool]
     """Single cases that were looked at before."""
@@ -277,8 +267,7 @@ def _find_risk(network: Snapshot, problem: Problem, names: tuple[str, ...]) -> R
     discrete = {
         name for name in risky if all(isinstance(variable, Discrete) for variable in potentials[name].variables)
     }
-    mentioned = {name for risk in discrete for name in potentials[risk].scope}
-    return Risk(frozenset(discrete), tuple(name for name in names if name in mentioned), risky != discrete, {})
+    return Risk(frozenset(discrete), risky != discrete, {})
 
 
 def impossible_evidence(rows: Sequence[int], single: bool, *, nan: bool = False, doubt: str = "") -> ImpossibleEvidence:

@@ -63,7 +63,7 @@ class SingleCase(Engine):
             return None
         most_cells = max_bytes // _CELL_BYTES
         case = tuple(codes.items())
-        costly = plan.program is None or plan.cost > _SHARED_CELLS
+        costly = plan.program is None or plan.program.order.total > _SHARED_CELLS
         shared: SharedCase | None = relevance.CACHE.get(snapshot.key, case) if costly else None
         answer = None if shared is None else shared.answer(codes, evidence, targets, most_cells)
         if answer is not None:
@@ -74,8 +74,8 @@ class SingleCase(Engine):
             )
         except TooManyCells as error:
             return plan.solve_apart(codes, findings, most_cells, error.total)
-        if plan.cost > _SHARED_CELLS and not soft and len(targets) == 1:
-            relevance.CACHE.put(snapshot.key, case, SharedCase(snapshot, plan.widest))
+        if plan.order is not None and plan.order.total > _SHARED_CELLS and not soft and len(targets) == 1:
+            relevance.CACHE.put(snapshot.key, case, SharedCase(snapshot, plan.order.largest))
         return answer
 
 
@@ -141,8 +141,6 @@ class CasePlan(Cached):
         self.order: EliminationOrder | None = None
         self.program: Program | None = None
         self.refused: float = 0.0
-        self.cost: float = 0.0
-        self.widest: float = 0.0
         self.apart: tuple[CasePlan, ...] | None = None
         self.known: dict[tuple[int, ...], bool] = {}
         kinds: dict[str, Status] = {name: "hard" if finding.hard else "soft" for name, finding in findings.items()}
@@ -223,7 +221,6 @@ class CasePlan(Cached):
         compiler = CaseCompiler(self.factors, [*self.static, *tables], self._snapshot.sizes, most_cells, self.order)
         program, results = compiler.compute([(name,) for name in self._targets] or [()])
         self.order, program.on_growth = program.order, self.on_growth
-        self.cost, self.widest = program.order.total, program.order.largest
         self.program = program if compiler.lasting else None
         self.note_growth()
         return program, results
@@ -260,13 +257,8 @@ class CasePlan(Cached):
         """Return the normalized tables where products may underflow."""
         with np.errstate(divide="ignore"):
             logs = {number: np.log(table) for number, table in enumerate([*self.static, *tables])}
-        results = []
-        for number, result in enumerate(program.run_log(logs)):
-            table, log_sum = normalize_logs(result[..., None])
-            if not number:
-                log_norm += float(log_sum[0])
-            results.append(table[..., 0])
-        return results, log_norm
+        results, log_sums = zip(*[normalize_logs(result[..., None]) for result in program.run_log(logs)], strict=True)
+        return [table[..., 0] for table in results], log_norm + float(log_sums[0][0])
 
     def is_impossible(self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float) -> bool:
         """Tell whether the product of the tables is zero."""
