@@ -144,11 +144,9 @@ class PotentialSource(FactorSource):
         child = self.potential.child.name
         axis = axes.get(child) if child in self.names else None
         points = self.points(axes, evidence)
-        scale: Values | float
-        if isinstance(axis, CellAxis):
-            array, scale = self._cell_masses(axis, points, evidence)
-        else:
-            array, scale = self.potential.on(points)
+        array, scale = (
+            self._cell_masses(axis, points, evidence) if isinstance(axis, CellAxis) else self.potential.on(points)
+        )
         array = self._drop_observed(array, points)
         if self.masked:
             known = evidence.findings[child].observed
@@ -590,12 +588,11 @@ class PatternProgram:
             return group(partly.intersection(names))
 
         log_scale = np.zeros(evidence.rows)
-        slots = {n: self._evaluate(n, axes, evidence, patterns, log_scale) for n in range(len(self.sources))}
+        groups = [self._evaluate(n, axes, evidence, patterns, log_scale) for n in range(len(self.sources))]
         kept = self._known_bytes()
-        for step in self.program.steps:
-            slots[step.output] = self._apply(step, slots, patterns)
-            for slot in step.done_with:
-                del slots[slot]
+        slots: Any = self.program.execute(
+            self.program.steps, enumerate(groups), lambda step, slots: self._apply(step, slots, patterns)
+        )
         if self._known_bytes() != kept and self.program.on_growth is not None:
             self.program.on_growth()
         tables = [
@@ -649,9 +646,7 @@ class PatternProgram:
             self._restricted[key] = replace(source, names=names, hard=source.hard | observed, rows=True, static=False)
         return self._restricted[key]
 
-    def _apply(
-        self, step: ProgramStep, slots: Mapping[int, dict[Observed, RowGroup]], patterns: _Patterns
-    ) -> dict[Observed, RowGroup]:
+    def _apply(self, step: ProgramStep, slots: Sequence[Any], patterns: _Patterns) -> dict[Observed, RowGroup]:
         """Do a step for each pattern of its variables; rows that differ in a variable summed out are joined."""
         names = [self.program.names[slot] for slot in step.inputs]
         out = self.program.names[step.output]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,10 @@ SUSPICIOUS = 1e-200
 """A smaller total may have lost terms to underflow in an intermediate product, or along nodes."""
 _STEP_BYTES = 2000
 """The approximate memory of a compiled step without tables."""
+
+
+Slot = TypeVar("Slot")
+"""A table, or several of them."""
 
 
 class Factor(NamedTuple):
@@ -98,7 +102,7 @@ class Program:
         """
         if not self.warm:
             self._fold(arrays)
-        slots = self._execute(self._moving, chain(arrays.items(), self.evidence_free.items()), self.apply)
+        slots = self.execute(self._moving, chain(arrays.items(), self.evidence_free.items()), self.apply)
         if self._has_grown:
             self._has_grown = False
             if self.on_growth is not None:
@@ -107,17 +111,17 @@ class Program:
 
     def run_log(self, arrays: Mapping[int, Values], combine: str = "sum") -> list[Values]:
         """Return the logarithm of the table over each scope, from logarithms; `combine` may be "max" too."""
-        slots = self._execute(self.steps, arrays.items(), partial(_apply_in_logs, combine=combine))
+        slots = self.execute(self.steps, arrays.items(), partial(_apply_in_logs, combine=combine))
         return [slots[output] for output in self.outputs]  # type: ignore[misc]
 
-    def _execute(
+    def execute(
         self,
         steps: Iterable[ProgramStep],
-        tables: Iterable[tuple[int, Values]],
-        apply: Callable[[ProgramStep, Sequence[Values | None]], Values],
-    ) -> list[Values | None]:
-        """Return the tables by slot after some steps; those that are no longer read are released."""
-        slots: list[Values | None] = [None] * len(self.names)
+        tables: Iterable[tuple[int, Slot]],
+        apply: Callable[[ProgramStep, Sequence[Slot | None]], Slot],
+    ) -> list[Slot | None]:
+        """Return what is in each slot after some steps; what is no longer read is released."""
+        slots: list[Slot | None] = [None] * len(self.names)
         for slot, table in tables:
             slots[slot] = table
         for step in steps:
@@ -153,7 +157,7 @@ class Program:
             if self.static[step.output]
         ]
         known = [(slot, array) for slot, array in arrays.items() if self.static[slot]]
-        self.keep_evidence_free(self._execute(steps, known, self.apply))
+        self.keep_evidence_free(self.execute(steps, known, self.apply))
         self._has_grown = True
 
     def keep_evidence_free(self, tables: Sequence[Values | None]) -> None:

@@ -63,9 +63,8 @@ class Leaves(Engine):
     def plan(self, problem: Problem, evidence: Evidence, options: Options) -> Plan | None:
         """Return a plan where the target is below a leaf, and nothing but values of attributes is known."""
         question, findings = problem.question, evidence.findings
-        if len(question.targets) != 1 or question != Question(question.targets):
-            return None
-        if not all(finding.plain for finding in findings.values()):
+        plain = all(finding.plain for finding in findings.values())
+        if len(question.targets) != 1 or question != Question(question.targets) or not plain:
             return None
         snapshot, target = problem.snapshot, question.targets[0]
         boxes, table = _find_boxes(snapshot, target), snapshot.by_name[target].as_table()
@@ -186,9 +185,8 @@ def _are_independent(densities: Sequence[Potential], snapshot: Snapshot, finding
     common = {parent.name for density in densities for parent in density.parents}
     if any(len(density.parents) > 1 for density in densities) or len(common) > 1 or common & set(findings):
         return False
-    if any(snapshot.by_name[name].as_table() is None or snapshot.pred[name] for name in common):
-        return False
-    return all(isinstance(density.child, Discrete) or density.exact_mass for density in densities)
+    roots = all(snapshot.by_name[name].as_table() is not None and not snapshot.pred[name] for name in common)
+    return roots and all(isinstance(density.child, Discrete) or density.exact_mass for density in densities)
 
 
 class _Averages:
