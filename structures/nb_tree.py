@@ -5,12 +5,12 @@ leaf.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
@@ -52,8 +52,6 @@ LEAST_ROWS = 2.0
 """The least weight of two branches at least, where none is given."""
 MOST_FAMILIES = 2**17
 """Densities of all leaves together that are learned in a pass, before they are joined."""
-_DENSE = 4
-"""Counts of which one in so many is not zero are kept as they are."""
 
 
 @builder(hidden=(Discrete,))
@@ -222,7 +220,7 @@ class _TreeNetwork:
         self.fitted: dict[tuple[Route, Names], Potential] = {}
         self.columns = list(self.tests)
         self.leaves = leaves(root)
-        self.counts = _LeafCounts(self.leaves)
+        self.counts = self._keep_counts()
         self.hidden = Discrete(name, make_distinct([self._describe_path(leaf) for leaf in self.leaves]))
 
     def build_network(self) -> Network:
@@ -231,7 +229,7 @@ class _TreeNetwork:
         potentials: list[Potential] = [Multinomial(self.hidden, table=mass / mass.sum())]
         target, fitter = self.data.variable(self.target), self.data.fitter(self.target, ())
         if isinstance(target, Discrete) and counts_suffice(fitter):
-            counts = self.counts.collect(slice(self.starts[-1], None))[:, :, 0]
+            counts = self._collect_counts(slice(self.starts[-1], None))[:, :, 0]
             classes = Multinomial(target, (self.hidden,), table=fitter.tables(counts))
             tables = [self._tabulate(place, classes.table) for place in range(len(self.columns))]
             potentials.append(classes)
@@ -257,6 +255,37 @@ class _TreeNetwork:
             ]
         return Network(potentials)
 
+    def _keep_counts(self) -> scipy.sparse.csc_array:
+        """Return the counts at the leaves (leaves * classes, states), few of which are not zero; the leaves keep only
+        the masses of the classes.
+        """
+        classes, states = self.leaves[0].statistics.shape
+        places = [np.nonzero(leaf.statistics) for leaf in self.leaves]
+        rows = [number * classes + own for number, (own, _) in enumerate(places)]
+        counts = [leaf.statistics[place] for leaf, place in zip(self.leaves, places, strict=True)]
+        where = np.concatenate(rows), np.concatenate([own for _, own in places])
+        for leaf in self.leaves:
+            leaf.statistics = leaf.statistics[:, -1:].copy()
+        # the nodes of a level share memory
+        for node in {id(node): node for leaf in self.leaves for node in leaf.climb() if node is not leaf}.values():
+            node.statistics = node.statistics.copy()
+        return scipy.sparse.csc_array((np.concatenate(counts), where), shape=(len(self.leaves) * classes, states))
+
+    def _collect_counts(self, part: slice) -> Values:
+        """Return the counts of some states that each leaf's tables are learned from (leaves, classes, states).
+
+        They are those of the leaf, or, if none of its rows has a value of the column, those of the nearest node above
+        that has some.
+        """
+        own = self.counts[:, part].toarray()
+        counts: Values = own.reshape(len(self.leaves), -1, own.shape[1])
+        for number in np.flatnonzero(counts.sum(axis=(1, 2)) <= 0):
+            node = self.leaves[number].parent
+            while node is not None and counts[number].sum() <= 0:
+                counts[number] = node.statistics[:, part]
+                node = node.parent
+        return counts
+
     def _tabulate(self, place: int, classes: Values) -> Multinomial | None:
         """Return the densities of an attribute in all leaves as one table, None where they are not tables of what was
         counted.
@@ -266,7 +295,7 @@ class _TreeNetwork:
         fitter = self.data.fitter(column, (self.target,))
         if not (isinstance(variable, Discrete) and counts_suffice(fitter)):
             return None
-        own = self.counts.collect(slice(*self.starts[place : place + 2]))
+        own = self._collect_counts(slice(*self.starts[place : place + 2]))
         if not own.any(axis=(1, 2)).all():
             return None
         below = np.array([bool(leaf.boxes) for leaf in self.leaves])
@@ -394,52 +423,6 @@ class _TreeNetwork:
                 variance=np.stack([r.variance for _, r in regressions]),
             )
         return Cases(variable, (self.hidden, *parents), cases)
-
-
-class _LeafCounts:
-    """The counts of all states at each leaf (classes, states).
-
-    Where few are not zero, they alone are kept, and the leaves lose theirs but for the masses of the classes.
-    """
-
-    def __init__(self, tree_leaves: list[TreeNode[Values]]) -> None:
-        self.leaves = tree_leaves
-        self.shape = (len(tree_leaves), *tree_leaves[0].statistics.shape)
-        self.entries: tuple[NDArray[Any], ...] | None = None
-        occurring = sum(np.count_nonzero(leaf.statistics) for leaf in tree_leaves)
-        if _DENSE * occurring > math.prod(self.shape):
-            return
-        places = [np.nonzero(leaf.statistics) for leaf in tree_leaves]
-        owner = np.repeat(np.arange(len(places)), [len(classes) for classes, _ in places])
-        classes, states = (np.concatenate(part) for part in zip(*places, strict=True))
-        own = [leaf.statistics[place] for leaf, place in zip(tree_leaves, places, strict=True)]
-        self.entries = owner, classes, states, np.concatenate(own)
-        for leaf in tree_leaves:
-            leaf.statistics = leaf.statistics[:, -1:].copy()
-        # the nodes of a level share memory
-        for node in {id(node): node for leaf in tree_leaves for node in leaf.climb() if node is not leaf}.values():
-            node.statistics = node.statistics.copy()
-
-    def collect(self, part: slice) -> Values:
-        """Return the counts of some states that each leaf's tables are learned from (leaves, classes, states).
-
-        They are those of the leaf, or, if none of its rows has a value of the column, those of the nearest node above
-        that has some.
-        """
-        if self.entries is None:
-            counts = np.stack([leaf.statistics[:, part] for leaf in self.leaves])
-        else:
-            begin, end, _ = part.indices(self.shape[-1])
-            owner, classes, states, own = self.entries
-            inside = (states >= begin) & (states < end)
-            counts = np.zeros((*self.shape[:2], end - begin))
-            counts[owner[inside], classes[inside], states[inside] - begin] = own[inside]
-        for number in np.flatnonzero(counts.sum(axis=(1, 2)) <= 0):
-            node = self.leaves[number].parent
-            while node is not None and counts[number].sum() <= 0:
-                counts[number] = node.statistics[:, part]
-                node = node.parent
-        return counts
 
 
 def _make_uninformative(table: Values, unseen: NDArray[np.bool_], classes: Values) -> Values:
