@@ -509,15 +509,15 @@ def class_clusters(
     rng = make_generator(random_state)
     clustering = _ClassClustering(training_data, target, name, criterion, most, assignment == "soft", folds)
     counts = clustering.read_counts(clusters)
-    result = clustering.cluster(training_data, counts, rng)
-    single = dict.fromkeys(counts, 1)
-    if guard and result.counts != single:
+    clusters_of = clustering.cluster(training_data, counts, rng)
+    found, single = [len(kept) for kept in clusters_of.kept], [1] * len(counts)
+    if guard and found != single:
         # of rows that are read in passes a sample decides
         labeled = training_data.take(training_data.find_labeled())
         loss = loss or (misclassification if isinstance(labeled.variable(target), Discrete) else squared_error)
-        if not _lowers_loss(clustering, labeled, model, potentials, result.counts, loss, rng):
-            result = clustering.cluster(training_data, single, rng)
-    return result.build_network(model, potentials)
+        if not _lowers_loss(clustering, labeled, model, potentials, found, loss, rng):
+            clusters_of = clustering.cluster(training_data, single, rng)
+    return clustering.build_network(training_data, clusters_of, model, potentials)
 
 
 def best_cluster(network: Network, target: str, evidence: Any, *, name: str | None = None) -> NDArray[Any]:
@@ -586,33 +586,6 @@ def _count_clusters(table: Table, first: int, assign: AssignComponents) -> Value
     return np.asarray(choose_cluster(assign(table)).sum(axis=0))
 
 
-@dataclass(frozen=True)
-class _ClusteredClasses:
-    """The clusters of some rows, and how many each class has."""
-
-    data: TrainingData
-    target: str
-    hidden: Discrete
-    assign: _AssignClusters
-    counts: dict[Any, int]
-
-    def build_network(self, build: Build, potentials: Potentials) -> Network:
-        """Learn the network with the clusters in place of the class, and add the class as their child."""
-        variable = self.data.variable(self.target)
-        if len(self.hidden) == 1 and not isinstance(variable, Discrete):
-            return build.learn(self.data.rows.keep_rows(variable), self.target, potentials)
-        table = self.data.rows.expand(self.hidden, self.assign)
-        if not isinstance(variable, Discrete):
-            return build.learn(table, self.hidden.name, potentials)
-        rest = [name for name in table.names if name != self.target]
-        if isinstance(potentials, Mapping):
-            potentials = {column: choice for column, choice in potentials.items() if column != self.target}
-        network = build.learn(table.select(rest), self.hidden.name, potentials)
-        certain = np.repeat(np.eye(len(variable)), list(self.counts.values()), axis=0)
-        network.add(Multinomial(variable, (self.hidden,), table=certain))
-        return network
-
-
 class _ClassClustering:
     """The options of the clustering of the rows of each class."""
 
@@ -624,18 +597,16 @@ class _ClassClustering:
         variable = data.variable(target)
         self.classes: tuple[Any, ...] = variable.states if isinstance(variable, Discrete) else ("",)
 
-    def read_counts(self, clusters: int | Mapping[Any, int] | None) -> dict[Any, int | None]:
+    def read_counts(self, clusters: int | Mapping[Any, int] | None) -> list[int | None]:
         """Return the number of clusters of each class, None if it is to be chosen."""
-        if isinstance(clusters, Mapping):
-            strange = [state for state in clusters if state not in self.classes]
-            if strange:
-                raise NetworkError(f"clusters names {strange[0]!r}, which is no state of {self.target!r}")
-            return {state: clusters.get(state) for state in self.classes}
-        return dict.fromkeys(self.classes, clusters)
+        if not isinstance(clusters, Mapping):
+            return [clusters] * len(self.classes)
+        strange = [state for state in clusters if state not in self.classes]
+        if strange:
+            raise NetworkError(f"clusters names {strange[0]!r}, which is no state of {self.target!r}")
+        return [clusters.get(state) for state in self.classes]
 
-    def cluster(
-        self, data: TrainingData, numbers: Mapping[Any, int | None], rng: np.random.Generator
-    ) -> _ClusteredClasses:
+    def cluster(self, data: TrainingData, numbers: Sequence[int | None], rng: np.random.Generator) -> _AssignClusters:
         """Cluster the rows of each class."""
         variable = data.variable(self.target)
         discrete, counter = isinstance(variable, Discrete), data.counter([self.target])
@@ -644,19 +615,16 @@ class _ClassClustering:
             raise TableError(f"no row of positive weight has a value of {self.target!r}")
         names = [name for name in data.roles if name != self.target or not discrete]
         classes, kept, seed = [], [], int(rng.integers(2**63))
-        for code, state in enumerate(self.classes):
+        for code, number in enumerate(numbers):
             assign, own = None, np.arange(1)
-            if masses[code] > 0 and numbers[state] != 1 and data.attributes:
+            if masses[code] > 0 and number != 1 and data.attributes:
                 table = data.rows.keep_rows(variable, code if discrete else None)
                 if len(table) > 1:
                     columns = TrainingData(table, data.roles, None).select(names)
-                    assign, own = self._cluster_class(columns, numbers[state], seed)
+                    assign, own = self._cluster_class(columns, number, seed)
             classes.append(assign)
             kept.append(own)
-        counts = dict(zip(self.classes, map(len, kept), strict=True))
-        states = [f"{state} {number + 1}".strip() for state, count in counts.items() for number in range(count)]
-        assigned = _AssignClusters(variable, classes, kept, self.soft)
-        return _ClusteredClasses(data, self.target, Discrete(self.name, tuple(states)), assigned, counts)
+        return _AssignClusters(variable, classes, kept, self.soft)
 
     def _cluster_class(
         self, data: TrainingData, number: int | None, seed: int
@@ -669,13 +637,34 @@ class _ClassClustering:
             return assign, np.arange(assign.fit.components)
         return assign, np.flatnonzero(data.rows.learn(partial(_count_clusters, assign=assign), data.variables))
 
+    def build_network(
+        self, data: TrainingData, assign: _AssignClusters, build: Build, potentials: Potentials
+    ) -> Network:
+        """Learn the network with the clusters in place of the class, and add the class as their child."""
+        variable, counts = data.variable(self.target), [len(kept) for kept in assign.kept]
+        states = [
+            f"{state} {number + 1}" for state, own in zip(self.classes, counts, strict=True) for number in range(own)
+        ]
+        hidden = Discrete(self.name, tuple(state.strip() for state in states))
+        if len(hidden) == 1 and not isinstance(variable, Discrete):
+            return build.learn(data.rows.keep_rows(variable), self.target, potentials)
+        table = data.rows.expand(hidden, assign)
+        if not isinstance(variable, Discrete):
+            return build.learn(table, hidden.name, potentials)
+        rest = [name for name in table.names if name != self.target]
+        if isinstance(potentials, Mapping):
+            potentials = {column: choice for column, choice in potentials.items() if column != self.target}
+        network = build.learn(table.select(rest), hidden.name, potentials)
+        network.add(Multinomial(variable, (hidden,), table=np.repeat(np.eye(len(variable)), counts, axis=0)))
+        return network
+
 
 def _lowers_loss(
     clustering: _ClassClustering,
     data: TrainingData,
     build: Build,
     potentials: Potentials,
-    counts: Mapping[Any, int],
+    counts: Sequence[int],
     loss: Loss,
     rng: np.random.Generator,
 ) -> bool:
@@ -688,8 +677,8 @@ def _lowers_loss(
     for training, test in split_folds(dealt.parts):
         train, table = data.take(training), data.table.take(test)
         losses = []
-        for candidate in (dict.fromkeys(counts, 1), counts):
-            network = clustering.cluster(train, candidate, rng).build_network(build, potentials)
+        for candidate in ([1] * len(counts), counts):
+            network = clustering.build_network(train, clustering.cluster(train, candidate, rng), build, potentials)
             names = [name for name in table.names if name in network]
             losses.append(
                 loss(network.posterior(clustering.target, table.select(names), impossible="nan"), truth[test])
