@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
@@ -26,13 +27,13 @@ from hybridbn.structures.heldout import (
 )
 from hybridbn.structures.regression import (
     Regressors,
-    RowTrust,
     build_linear_network,
     build_regression_network,
     judge_left_out,
     learn_regressors,
     predict_left_out,
     read_for_regression,
+    trust_rows,
     view_all_rows,
 )
 from hybridbn.structures.regression_splits import (
@@ -173,8 +174,9 @@ def model_tree(
     most = TESTED_NUMBERS if tested is None else (check_count(tested, "tested", 0, NetworkError),)
     name = name_hidden_node(name, f"{target} leaf", read.roles)
     regressors = learn_regressors(read, dealt, source)
-    forest = _Forest(regressors, trees, max_depth, most, rng)
-    return forest.build(name)
+    share, tails = SHARE if trees > 1 else 1.0, _measure_tails(regressors)
+    growths = [Growth(ridge * tails, depth=max_depth, share=share) for ridge in RIDGES]
+    return _Forest(regressors, trees, growths, most, rng).build(name)
 
 
 _HeldOut: TypeAlias = tuple[Values, Values, NDArray[np.intp]]
@@ -193,7 +195,7 @@ class _TunedForest(NamedTuple):
     noise: ResidualMixture
     scores: Values
     trust: Values
-    judge: RowTrust | None = None
+    judge: Callable[[RegressionRows], Values] | None = None
 
 
 _Group: TypeAlias = tuple[Sequence[TreeNode[NodeRegression]], int, Sequence[ColumnTest]]
@@ -201,17 +203,32 @@ _Group: TypeAlias = tuple[Sequence[TreeNode[NodeRegression]], int, Sequence[Colu
 
 
 class _Forest:
-    """Trees on their way to a network."""
+    """Trees on their way to a network.
 
-    ridges: tuple[float, ...] = RIDGES
-    regressed: slice = slice(None)
-    """The regressors that count in the nodes."""
+    Parameters
+    ----------
+    regressors : Regressors
+    trees : int
+    growths : sequence of Growth
+        How trees may grow, all to the same depth at most; what is best by held-out rows is taken.
+    tested : tuple of int
+        How many numbers are tested: so many, or more if that is better.
+    rng : Generator
+    regressed : slice
+        The regressors that count in the nodes.
+    """
 
     def __init__(
-        self, regressors: Regressors, trees: int, depth: int, tested: tuple[int, ...], rng: np.random.Generator
+        self,
+        regressors: Regressors,
+        trees: int,
+        growths: Sequence[Growth],
+        tested: tuple[int, ...],
+        rng: np.random.Generator,
+        regressed: slice = slice(None),
     ) -> None:
-        self.regressors, self.depth, self.tested, self.rng = regressors, depth, tested, rng
-        self.several, self.tails = trees > 1, _measure_tails(regressors)
+        self.regressors, self.growths, self.tested, self.rng = regressors, growths, tested, rng
+        self.several, self.regressed, self.depth = trees > 1, regressed, growths[0].depth
         self.target, self.weights = regressors.target, regressors.weights
         self.names = regressors.data.attributes
         # some are tried at random, whatever the order of the table
@@ -252,7 +269,9 @@ class _Forest:
     def _mix(self, tuned: _TunedForest, rows: RegressionRows) -> tuple[list[_Group], ResidualMixture, _HeldOut] | None:
         """Return trees some of which have no regressions, if these together predict held-out rows better."""
         count, few = len(self.samples), FOLDS // 2
-        plain = _PlainForest(self.regressors, count, PLAIN_DEPTH * self.depth, self.tested[-1:], self.rng)
+        # the rows of a node have a mean in the place of a regression
+        constant = Growth(0.0, level=1.0, depth=PLAIN_DEPTH * self.depth, least=3.0, gain=0.0, share=0.5)
+        plain = _Forest(self.regressors, count, [constant], self.tested[-1:], self.rng, slice(0))
         plain.samples, everything = self.samples, plain._read_rows()
         growth, depth, constants, plain_rows = plain._choose(everything, plain._list_choices(everything)[-1:])
         if not depth or count < FOLDS:
@@ -331,9 +350,6 @@ class _Forest:
         reduced[np.arange(len(common)) % trees, common] = 0
         return np.where(reduced.any(axis=1, keepdims=True), reduced, samples)
 
-    def _choose_growth(self, ridge: float) -> Growth:
-        return Growth(ridge * self.tails, depth=self.depth, share=SHARE if self.several else 1.0)
-
     def _read_rows(self) -> RegressionRows:
         """Return the rows with all tests."""
         codes = np.stack([test.codes for test in self.tests], axis=1)
@@ -344,7 +360,7 @@ class _Forest:
     def _list_choices(self, rows: RegressionRows) -> list[list[int]]:
         """Return the tests of the columns that lower the squared error most: few of them, and more if there are any."""
         gains = np.zeros(len(self.tests))
-        growth = replace(self._choose_growth(RIDGES[0]), depth=min(self.depth, CHOICE_DEPTH))
+        growth = replace(self.growths[0], depth=min(self.depth, CHOICE_DEPTH))
         for tree in self._grow(rows, self.samples[:FOLDS] * self.weights, growth):
             _add_gains(tree, gains)
         order = np.argsort(-gains, kind="stable").tolist()
@@ -383,7 +399,7 @@ class _Forest:
             robust, _ = self._judge(rows, growth, depth, trees, trust)
             if is_clearly_less(robust.scores, tuned.scores, self.weights):
                 # folds deal out each row once, so that one tree of them judges rows that are in none
-                tuned = robust._replace(judge=RowTrust(tuned.trees[0], depth, tuned.noise))
+                tuned = robust._replace(judge=partial(trust_rows, tree=tuned.trees[0], depth=depth, noise=tuned.noise))
         return tuned, rows
 
     def _choose(
@@ -391,19 +407,19 @@ class _Forest:
     ) -> tuple[Growth, int, list[TreeNode[NodeRegression]], RegressionRows]:
         """Return how trees grow and how deep they are best, the first of them, and the rows with their tests."""
         some, tests = self.samples[:FOLDS], self.tests
-        best: tuple[float, int, list[TreeNode[NodeRegression]], list[int]] | None = None
+        best: tuple[Growth, int, list[TreeNode[NodeRegression]], list[int]] | None = None
         least = math.inf
         for kept in choices:
             own, self.tests = rows.take(kept), [tests[i] for i in kept]
-            for ridge in self.ridges if best is None else [best[0]]:
-                trees = self._grow(own, some * self.weights, self._choose_growth(ridge))
+            for growth in self.growths if best is None else best[:1]:
+                trees = self._grow(own, some * self.weights, growth)
                 for depth, loss in enumerate(self._measure_losses(own, trees)):
                     if best is None or loss < least * (1 - GAIN):
-                        least, best = loss, (ridge, depth, trees, kept)
+                        least, best = loss, (growth, depth, trees, kept)
         assert best is not None
-        ridge, depth, trees, kept = best
+        growth, depth, trees, kept = best
         self.tests = [tests[i] for i in kept]
-        return self._choose_growth(ridge), depth, trees, rows.take(kept)
+        return growth, depth, trees, rows.take(kept)
 
     def _measure_losses(self, rows: RegressionRows, trees: Sequence[TreeNode[NodeRegression]]) -> Values:
         """Return the score of held-out rows for each depth: of normal densities, of the width that suits them best."""
@@ -468,16 +484,6 @@ class _Forest:
             own[: len(node.statistics.coefficients)] = node.statistics.coefficients
         variances = np.array([node.statistics.variance for _, node in joined])
         return build_linear_network(self.regressors, coefficients, variances, noise, leaf)
-
-
-class _PlainForest(_Forest):
-    """Trees without regressions: the rows of a node have a mean."""
-
-    ridges = (0.0,)
-    regressed = slice(0)
-
-    def _choose_growth(self, ridge: float) -> Growth:
-        return Growth(0.0, level=1.0, depth=self.depth, least=3.0, gain=0.0, share=0.5)
 
 
 def _measure_tails(regressors: Regressors) -> Values:

@@ -7,8 +7,9 @@ coefficients.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -110,7 +111,8 @@ def build_regression_network(regressors: Regressors) -> Built:
     noise, variances, _ = judge_left_out(regressors)
     if regressors.source is not None:
         node = TreeNode(Route(), NodeRegression(root, float(variance[0]), 0.0, 0.0, np.empty(0)))
-        view = view_all_rows(regressors, trust=RowTrust(node, 0, noise) if regressors.robust else None)
+        trust = partial(trust_rows, tree=node, depth=0, noise=noise) if regressors.robust else None
+        view = view_all_rows(regressors, trust=trust)
         (tree,) = grow_regressions(view, 1, Growth(0.0, depth=0), np.random.default_rng(0))
         root = tree.statistics.coefficients
     network = build_linear_network(regressors, root[None], variance, noise)
@@ -638,75 +640,56 @@ def _describe_target(regressors: Regressors) -> tuple[float, float]:
     return center * regressors.encoding.unit, spread * regressors.encoding.unit
 
 
-@dataclass(frozen=True)
-class RowTrust:
-    """How much rows count, by how far they are from what a tree predicts; see `ResidualMixture.weigh_rows`.
+def trust_rows(rows: RegressionRows, tree: TreeNode[NodeRegression], depth: int, noise: ResidualMixture) -> Values:
+    """Return how much rows count, by how far they are from what a tree predicts; see `ResidualMixture.weigh_rows`.
 
-    Attributes
+    Parameters
     ----------
+    rows : RegressionRows
     tree : TreeNode
     depth : int
         At which it is cut off.
     noise : ResidualMixture
     """
-
-    tree: TreeNode[NodeRegression]
-    depth: int
-    noise: ResidualMixture
-
-    def weigh_rows(self, rows: RegressionRows) -> Values:
-        """Return the factors of the rows' weights."""
-        means, variances = predict_by_depth(self.tree, rows, self.depth)
-        return self.noise.weigh_rows(rows.target - means[-1], variances[-1])
+    means, variances = predict_by_depth(tree, rows, depth)
+    return noise.weigh_rows(rows.target - means[-1], variances[-1])
 
 
-@dataclass(frozen=True, eq=False)
-class _RegressorReader:
-    """Reads the regressors, the target and the tests of batches of rows.
-
-    Attributes
-    ----------
-    roles : mapping from column to Role
-    target : str
-    encoding : Encoding
-    tests : sequence of ColumnTest
-    trust : RowTrust, optional
-    """
-
-    roles: Mapping[str, Role]
-    target: str
-    encoding: Encoding
-    tests: Sequence[ColumnTest]
-    trust: RowTrust | None
-
-    def __call__(self, table: Table, first: int) -> RegressionBatch:
-        """Return the rows of a batch that have a target and count."""
-        data = TrainingData(table, self.roles, self.target)
-        labeled = data.find_labeled()
-        if len(labeled) < len(table):
-            data = data.take(labeled)
-        names = dict.fromkeys([*self.encoding.names, *(test.column for test in self.tests)])
-        filled, spreads = fill_columns(self.encoding.potentials, data, names)
-        numbers, spread = self.encoding.encode(filled, spreads, len(data.rows))
-        codes = [test.find_codes(filled[test.column])[:, None] for test in self.tests]
-        rows = RegressionRows(
-            numbers,
-            data.codes(self.target) / self.encoding.unit,
-            np.concatenate([np.empty((len(numbers), 0), np.intp), *codes], axis=1),
-            tuple(test.size for test in self.tests),
-            self.encoding.ridge,
-            spread,
-        )
-        weights = data.table.weights[None]
-        if self.trust is not None:
-            weights = weights * self.trust.weigh_rows(rows)
-        return RegressionBatch(rows, weights)
+def _read_regressors(
+    table: Table,
+    first: int,
+    roles: Mapping[str, Role],
+    target: str,
+    encoding: Encoding,
+    tests: Sequence[ColumnTest],
+    trust: Callable[[RegressionRows], Values] | None,
+) -> RegressionBatch:
+    """Return the regressors, the target and the tests of the rows of a batch that have a target and count."""
+    data = TrainingData(table, roles, target)
+    labeled = data.find_labeled()
+    if len(labeled) < len(table):
+        data = data.take(labeled)
+    filled, spreads = fill_columns(
+        encoding.potentials, data, dict.fromkeys([*encoding.names, *(test.column for test in tests)])
+    )
+    numbers, spread = encoding.encode(filled, spreads, len(data.rows))
+    codes = [test.find_codes(filled[test.column])[:, None] for test in tests]
+    rows = RegressionRows(
+        numbers,
+        data.codes(target) / encoding.unit,
+        np.concatenate([np.empty((len(numbers), 0), np.intp), *codes], axis=1),
+        tuple(test.size for test in tests),
+        encoding.ridge,
+        spread,
+    )
+    weights = data.table.weights[None]
+    return RegressionBatch(rows, weights if trust is None else weights * trust(rows))
 
 
 def view_all_rows(
     regressors: Regressors,
     tests: Sequence[ColumnTest] = (),
-    trust: RowTrust | None = None,
+    trust: Callable[[RegressionRows], Values] | None = None,
 ) -> RegressionView:
     """Return all rows, with the regressors of a sample of them.
 
@@ -714,12 +697,19 @@ def view_all_rows(
     ----------
     regressors : Regressors
     tests : sequence of ColumnTest
-    trust : RowTrust, optional
-        By default all rows count as the table's weights say.
+    trust : callable, optional
+        Returns by what the weights of some rows are multiplied, see `trust_rows`.
     """
     source = regressors.source
     assert source is not None
     assert source.target is not None
-    reader = _RegressorReader(source.roles, source.target, regressors.encoding, tuple(tests), trust)
+    read = partial(
+        _read_regressors,
+        roles=source.roles,
+        target=source.target,
+        encoding=regressors.encoding,
+        tests=tuple(tests),
+        trust=trust,
+    )
     sizes, variance = tuple(test.size for test in tests), float(np.var(regressors.target))
-    return RegressionView(source.rows, reader, source.variables, sizes, regressors.encoding.ridge, variance)
+    return RegressionView(source.rows, read, source.variables, sizes, regressors.encoding.ridge, variance)
