@@ -28,29 +28,24 @@ class Limits(NamedTuple):
     allowed: NDArray[np.bool_]
     most: int
     """Greatest number of parents of a node."""
-    undirected: NDArray[np.bool_] | None = None
+    undirected: NDArray[np.bool_]
     """Pairs that must be joined in one of two directions; symmetric."""
 
     @property
     def kept(self) -> NDArray[np.bool_]:
         """Arcs that must not be removed, though some may be reversed."""
-        return self.required if self.undirected is None else self.required | self.undirected
+        return self.required | self.undirected
 
     def reorder(self, order: list[int]) -> Limits:
         """Return the limits for the columns in another order."""
         chosen = np.ix_(order, order)
-        undirected = None if self.undirected is None else self.undirected[chosen]
-        return Limits(self.required[chosen], self.allowed[chosen], self.most, undirected)
+        return Limits(self.required[chosen], self.allowed[chosen], self.most, self.undirected[chosen])
 
     def direct(self, arcs: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return arcs without cycles, by (child, parent), to which undirected pairs that they lack are added."""
-        open_pairs = np.triu(np.zeros_like(arcs) if self.undirected is None else self.undirected & ~(arcs | arcs.T))
-        if not open_pairs.any():
-            return arcs
-        order = list(nx.topological_sort(_graph_of(arcs)))
-        rank = np.argsort(order)
+        rank = np.argsort(list(nx.topological_sort(_graph_of(arcs))))
         result = arcs.copy()
-        for pair in np.argwhere(open_pairs).tolist():
+        for pair in np.argwhere(np.triu(self.undirected & ~(arcs | arcs.T))).tolist():
             parent, child = sorted(pair, key=rank.__getitem__)
             result[child, parent] = True
         return result
@@ -182,7 +177,7 @@ class Knowledge:
         for name, count in zip(names, required.sum(axis=1).tolist(), strict=True):
             if count > most:
                 raise NetworkError(f"{name!r} has {count} required parents, more than max_parents={most} allows")
-        return Limits(required, allowed, most, undirected if undirected.any() else None)
+        return Limits(required, allowed, most, undirected)
 
     def refuse_violations(self, parents: Mapping[str, Sequence[str]], what: str) -> None:
         """Raise `NetworkError` where the structure of a builder that is not free in all arcs contradicts.

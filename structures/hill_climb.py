@@ -294,7 +294,7 @@ def climb(
     >>> from hybridbn.structures.training_data import read_data_without_target
     >>> data = {"a": ["x", "x", "y", "y"] * 5, "b": ["u", "u", "v", "v"] * 5}
     >>> scores = FamilyScores(read_data_without_target(data, "auto", None))
-    >>> limits = Limits(np.zeros((2, 2), dtype=bool), ~np.eye(2, dtype=bool), 2)
+    >>> limits = Knowledge().limit(["a", "b"])
     >>> climb(["a", "b"], scores, limits, (0, 0), tabu=0, turns=0, restarts=0, rng=np.random.default_rng(0))
     (2, 0)
     """

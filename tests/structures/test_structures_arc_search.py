@@ -49,7 +49,7 @@ def free(size, required=(), forbidden=(), most=None):
         stays[child, parent] = True
     for child, parent in forbidden:
         allowed[child, parent] = False
-    return Limits(stays, allowed, most or size)
+    return Limits(stays, allowed, most or size, np.zeros_like(allowed))
 
 
 def search_of(names, scores, limits, graph=None):
