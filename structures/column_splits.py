@@ -135,14 +135,7 @@ class ColumnReader:
 
     def __call__(self, table: Table, first: int) -> CodedColumns:
         """Return the columns of consecutive rows."""
-        codes = []
-        for column, variable in self.tests.items():
-            cells = table.coded(self.variables[column])
-            if not isinstance(self.variables[column], Discrete):
-                cells = np.where(
-                    np.isnan(cells), -1, np.searchsorted(np.array(variable.cuts or ()), cells, side="right")
-                )
-            codes.append(cells)
+        codes = [table.coded(test) for test in self.tests.values()]
         return CodedColumns(self, codes, table.coded(self.variables[self.target]), table.weights, first)
 
     @cached_property

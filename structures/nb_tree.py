@@ -184,7 +184,7 @@ def _choose_intervals(data: TrainingData, column: str, always: bool) -> Discrete
     cuts = mdl(values, guide, counted) if isinstance(target, Discrete) else ()
     if not isinstance(target, Discrete) or (always and not cuts):
         cuts = equal_frequency(values, None, counted, bins=INTERVALS)
-    return Discrete(column, cuts=cuts) if cuts else Discrete(column, ("any",))
+    return Discrete(column, cuts=cuts)
 
 
 def _collect_in_nodes(
