@@ -9,7 +9,7 @@ over components and fits begin with these two dimensions, as in `mixture_em`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -32,8 +32,6 @@ a point.
 """
 ROWS = 4096
 """Products of numbers are made for this many rows at a time."""
-KEPT_PRODUCTS = 1 << 19
-"""The most products of numbers that are kept."""
 CELLS = 1 << 18
 """Matrices of several patterns of missing cells have about so many cells together."""
 FACTOR_STEPS = 3
@@ -154,33 +152,21 @@ class NumberBlock:
 
     def _list_parts(self, fits: int) -> Iterator[_Pattern]:
         """Yield incomplete rows in parts for which the arrays of so many fits are not too large."""
-        together = max(1, CELLS // (fits * self.values.shape[1]))
+        together = max(1, CELLS // max(fits * self.values.shape[1], 1))
         for rows, owner, missing in self._incomplete:
             for start in range(0, len(rows), together):
                 own = owner[start : start + together]
                 yield _Pattern(rows[start : start + together], own - own[0], missing[own[0] : own[-1] + 1])
 
-    def _features(self) -> Iterable[tuple[Any, Values]]:
-        """Return complete rows with 1, x and the products of their numbers."""
-        few = len(self.values) * self.values.shape[1] ** 2 <= 2 * KEPT_PRODUCTS
-        return self._kept_features if few else self._make_features()
-
-    @cached_property
-    def _kept_features(self) -> list[tuple[Any, Values]]:
-        return list(self._make_features())
-
-    def _make_features(self) -> Iterator[tuple[Any, Values]]:
+    def _features(self) -> Iterator[tuple[Any, Values]]:
+        """Yield complete rows, some at a time, with 1, x and the products of their numbers."""
         rows, numbers = self._complete, self.values.shape[1]
-        first, second = _list_pairs(numbers)
         whole = len(rows) == len(self.values)
         for start in range(0, len(rows), ROWS):
             part = slice(start, start + ROWS) if whole else rows[start : start + ROWS]
             x = self.values[part]
-            features = np.empty((len(x), 1 + numbers + len(first)))
-            features[:, 0] = 1
-            features[:, 1 : 1 + numbers] = x
-            np.multiply(x[:, first], x[:, second], out=features[:, 1 + numbers :])
-            yield part, features
+            products = [x[:, number:] * x[:, number, None] for number in range(numbers)]
+            yield part, np.concatenate([np.ones((len(x), 1)), x, *products], axis=1)
 
     def log_densities(self, parameters: NormalParameters) -> Values:
         """Return the log densities of what is observed (components, fits, rows)."""
@@ -189,14 +175,13 @@ class NumberBlock:
         result = np.zeros((*shape, len(self.values)))
         precision = np.asarray(np.linalg.inv(covariances), dtype=np.float64)
         _, size = np.linalg.slogdet(covariances)
-        if len(self._complete):
-            linear = (precision @ means[..., None])[..., 0]
-            constant = -0.5 * (size + numbers * math.log(2 * math.pi) + (linear * means).sum(axis=-1))
-            first, second = _list_pairs(numbers)
-            squares = -precision[..., first, second] * np.where(first == second, 0.5, 1.0)
-            natural = np.concatenate([constant[..., None], linear, squares], axis=-1)
-            for part, features in self._features():
-                result[..., part] = (features @ natural.reshape(-1, natural.shape[-1]).T).T.reshape(*shape, -1)
+        linear = (precision @ means[..., None])[..., 0]
+        constant = -0.5 * (size + numbers * math.log(2 * math.pi) + (linear * means).sum(axis=-1))
+        first, second = _list_pairs(numbers)
+        squares = -precision[..., first, second] * np.where(first == second, 0.5, 1.0)
+        natural = np.concatenate([constant[..., None], linear, squares], axis=-1)
+        for part, features in self._features():
+            result[..., part] = (features @ natural.reshape(-1, natural.shape[-1]).T).T.reshape(*shape, -1)
         for part in self._list_parts(math.prod(shape)):
             apart = self._subtract(means, part)
             turned = apart @ precision

@@ -62,7 +62,7 @@ SMALL = {
     "hybridbn.structures.dependence": {"_ROWS": 7},
     "hybridbn.structures.heldout": {"_ROWS": 7},
     "hybridbn.structures.mixture": {"PART_ROWS": 7},
-    "hybridbn.structures.mixture_statistics": {"ROWS": 7, "KEPT_PRODUCTS": 1, "CELLS": 9},
+    "hybridbn.structures.mixture_statistics": {"ROWS": 7, "CELLS": 9},
     "hybridbn.structures.nb_tree": {"MOST_FAMILIES": 1},
     "hybridbn.structures.random_forest": {"BLOCK": 7, "_CHUNK": 7},
     "hybridbn.structures.regression_splits": {"_ROWS": 7},
