@@ -24,8 +24,9 @@ from hybridbn.options import ColumnKeywords, make_generator
 from hybridbn.potentials import LinearGaussian, Multinomial, Potential
 from hybridbn.structures.building import Built, builder
 from hybridbn.structures.heldout import HeldOutClasses
+from hybridbn.structures.mixture_statistics import NormalParameters, NumberBlock
 from hybridbn.structures.training_data import TrainingData, read_data_with_class
-from hybridbn.variables import Codes, Continuous, Discrete, Values, find_observed
+from hybridbn.variables import Codes, Continuous, Discrete, Values
 
 STRENGTHS = (np.inf, 20.0, 5.0, 1.0, 0.2)
 """The weight, in rows for each number, of the common covariances in those of a class, the strongest first."""
@@ -108,13 +109,6 @@ def _build_tuned(
     return Built(Network(analysis.list_potentials(chosen)), HeldOutClasses(target, dealt.average(told)))
 
 
-class Normals(NamedTuple):
-    """Means (classes, numbers) and covariances (classes, numbers, numbers) of standardized numbers."""
-
-    means: Values
-    covariances: Values
-
-
 class DiscriminantAnalysis:
     """Rows of numbers with classes."""
 
@@ -153,7 +147,7 @@ class DiscriminantAnalysis:
             products[code] = (self.weights[own, None] * apart).T @ apart * ((totals[code] + 1) / (pairs + 1))
         return totals, means, products
 
-    def estimate(self, rows: NDArray[np.intp], strength: float = np.inf, share: float = 0.0) -> Normals:
+    def estimate(self, rows: NDArray[np.intp], strength: float = np.inf, share: float = 0.0) -> NormalParameters:
         """Return normal densities whose covariances are drawn towards the common ones, as if these were those of so
         many rows for each number, and have a share of a sphere.
         """
@@ -165,11 +159,12 @@ class DiscriminantAnalysis:
         overall = totals @ means / totals.sum()
         means = (totals[:, None] * means + 0.5 * overall) / (totals[:, None] + 0.5)
         if np.isinf(strength):
-            return Normals(means, np.broadcast_to(self._round_off(common, share), products.shape))
+            common = np.broadcast_to(self._round_off(common, share), products.shape)
+            return NormalParameters(means[:, None], common[:, None])
         prior = strength * size
         own = (products + prior * common) / (np.maximum(totals - 1, 0.0)[:, None, None] + prior)
         own += RIDGE * np.diag(np.maximum(np.diag(common), RIDGE))
-        return Normals(means, self._round_off(own, share))
+        return NormalParameters(means[:, None], self._round_off(own, share)[:, None])
 
     def _round_off(self, covariances: Values, share: float) -> Values:
         """Return covariances (..., numbers, numbers) with a share of the sphere of the same mean variance."""
@@ -220,20 +215,10 @@ class DiscriminantAnalysis:
             scores += np.where(cells[:, None] >= 0, np.log(table[:, np.maximum(cells, 0)].T), 0.0)
         return scores
 
-    def score(self, normals: Normals, rows: NDArray[np.intp]) -> Values:
+    def score(self, normals: NormalParameters, rows: NDArray[np.intp]) -> Values:
         """Return the log densities of the numbers of some rows in each class, missing ones left out."""
-        scores = np.zeros((len(rows), len(self.target)))
-        patterns, group = np.unique(self.known[rows], axis=0, return_inverse=True)
-        for number, pattern in enumerate(patterns):
-            own, kept = np.flatnonzero(group.ravel() == number), np.flatnonzero(pattern)
-            if not len(kept):
-                continue
-            apart = self.values[np.ix_(rows[own], kept)] - normals.means[:, None, kept]
-            roots = np.linalg.cholesky(normals.covariances[:, kept[:, None], kept])
-            scaled = np.linalg.solve(roots, apart.transpose(0, 2, 1))
-            logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
-            scores[own] = (-0.5 * (scaled**2).sum(axis=1) - logs[:, None]).T
-        return scores
+        log_densities = NumberBlock(self.values[rows], self.known[rows]).log_densities(normals)
+        return log_densities[:, 0].T
 
     def fill(self) -> Values:
         """Return the numbers (rows, numbers), missing ones as expected given the others of the row, whatever its
@@ -242,9 +227,9 @@ class DiscriminantAnalysis:
         filled = np.array(self.values)
         normals = self.estimate(np.arange(len(filled)))
         shares = np.bincount(self.classes, self.weights, len(self.target)) / self.weights.sum()
-        mean = shares @ normals.means
-        apart = normals.means - mean
-        covariance = normals.covariances[0] + (shares * apart.T) @ apart
+        mean = shares @ normals.means[:, 0]
+        apart = normals.means[:, 0] - mean
+        covariance = normals.covariances[0, 0] + (shares * apart.T) @ apart
         patterns, group = np.unique(self.known, axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
             rows, kept, lost = (
@@ -265,25 +250,23 @@ class DiscriminantAnalysis:
         potentials |= self.list_normals(self.estimate(np.arange(len(self.classes)), *shrinkage))
         return [potentials[name] for name in (self.target.name, *self.data.attributes)]
 
-    def list_normals(self, normals: Normals) -> dict[str, Potential]:
-        """Return the densities of the numbers, each given the class and those before it."""
+    def list_normals(self, normals: NormalParameters, joint: bool = True) -> dict[str, Potential]:
+        """Return the densities of the numbers, each given the class and, if they are correlated, those before it."""
         potentials: dict[str, Potential] = {}
-        means = self.centers + self.scales * normals.means
+        means = self.centers + self.scales * normals.means[:, 0]
         # deviations times the inverse of the root are independent with variance one
-        inverse = np.linalg.inv(np.linalg.cholesky(normals.covariances)) / self.scales
-        before: list[Any] = []
-        for number, name in enumerate(self.names):
-            own = inverse[:, number]
-            slopes = -own[:, :number] / own[:, number, None]
-            variable = self.data.variable(name)
-            potentials[name] = LinearGaussian(
-                variable,  # type: ignore[arg-type]  # numbers are continuous
-                (self.target, *before),
-                intercept=means[:, number] - (slopes * means[:, :number]).sum(axis=1),
+        inverse = np.linalg.inv(np.linalg.cholesky(normals.covariances[:, 0])) / self.scales
+        variables: list[Any] = [self.data.variable(name) for name in self.names]
+        for number, variable in enumerate(variables):
+            own, before = inverse[:, number], slice(number if joint else 0)
+            slopes = -own[:, before] / own[:, number, None]
+            potentials[variable.name] = LinearGaussian(
+                variable,
+                (self.target, *variables[before]),
+                intercept=means[:, number] - (slopes * means[:, before]).sum(axis=1),
                 coefficients=slopes,
                 variance=1 / own[:, number] ** 2,
             )
-            before.append(variable)
         return potentials
 
 
@@ -378,76 +361,61 @@ def logistic(
 
 
 class _Block(NamedTuple):
-    """The columns of the design of an attribute.
+    """The columns of the design of a category.
 
     Attributes
     ----------
+    variable : Discrete
     columns : slice
-    values : ndarray (rows, columns)
-        Centered indicators of states, or a standardized number; zero where the cell is missing.
+    values : ndarray (rows, states)
+        Centered indicators of states; zero where the cell is missing.
     missing : ndarray of bool (rows,)
-    center, scale : of a number
-    spread : float
-        The variance of a standardized number within the classes.
     shares : ndarray (states,)
     """
 
-    name: str
+    variable: Discrete
     columns: slice
     values: Values
     missing: NDArray[np.bool_]
-    center: float = 0.0
-    scale: float = 1.0
-    spread: float = 1.0
-    shares: Values = np.empty(0)
+    shares: Values
 
 
 class _Regression:
-    """A logistic regression on the attributes of a table."""
+    """A logistic regression on the attributes of a table: its design has ones, the numbers, and the categories."""
 
     def __init__(self, data: TrainingData, target: Discrete, correlated: bool) -> None:
         self.data, self.target = data, target
-        self.classes, self.weights = data.codes(target.name), data.table.weights
+        self.normal = DiscriminantAnalysis(data, target)
+        self.classes, self.weights, numbers = self.normal.classes, self.normal.weights, self.normal.values
+        self.columns = slice(1, 1 + numbers.shape[1])
+        self.correlated = correlated and numbers.shape[1] > 1
         self.shares = np.bincount(self.classes, self.weights, len(target)) / self.weights.sum()
-        self.blocks = list(self._make_blocks())
         count = len(self.classes)
-        self.design = np.column_stack([np.ones(count), *(block.values for block in self.blocks)])
-        self.numbers = [block for block in self.blocks if not len(block.shares)]
-        self.columns = [block.columns.start for block in self.numbers]
-        self.joint = DiscriminantAnalysis(data, target) if correlated and len(self.numbers) > 1 else None
-        self.covariances = np.diag([block.spread for block in self.numbers])
-        if self.joint is not None:
-            self.covariances = self.joint.estimate(np.arange(count)).covariances[0]
-            self.design[:, self.columns] = self.joint.fill()
         self.wanted = np.zeros((count, len(target)))
         self.wanted[np.arange(count), self.classes] = self.weights
+        if self.correlated:
+            self.covariances = self.normal.estimate(np.arange(count)).covariances[0, 0]
+            numbers = self.normal.fill()
+        else:
+            means = self.wanted.T @ numbers / np.maximum(self.wanted.T @ self.normal.known, 1e-300)
+            squares = self.normal.known * (numbers - means[self.classes]) ** 2
+            spreads = self.weights @ squares / np.maximum(self.weights @ self.normal.known, 1e-300)
+            self.covariances = np.diag(np.maximum(spreads, 1e-3))
         self.wanted += PRIOR_ROWS / len(target) * (self.weights / self.weights.sum())[:, None]
+        self.blocks = list(self._make_blocks())
+        self.design = np.column_stack([np.ones(count), numbers, *(block.values for block in self.blocks)])
 
     def _make_blocks(self) -> Iterator[_Block]:
-        start, weights = 1, self.weights
-        for name in self.data.attributes:
+        start = self.columns.stop
+        for name in self.normal.tables:
             variable, cells = self.data.variable(name), self.data.codes(name)
-            missing = ~find_observed(cells)
-            known = np.where(missing, 0.0, weights)
-            if isinstance(variable, Discrete):
-                sums = np.bincount(np.maximum(cells, 0), known, len(variable))
-                shares = (sums + 0.5) / (sums + 0.5).sum()
-                values = np.where(missing[:, None], 0.0, (cells[:, None] == np.arange(len(variable))) - shares)
-                yield _Block(name, slice(start, start + len(variable)), values, missing, shares=shares)
-                start += len(variable)
-                continue
-            filled = np.where(missing, 0.0, cells)
-            center = float(known @ filled / known.sum())
-            scale = float(np.sqrt(known @ (filled - center) ** 2 / known.sum()))
-            values = np.where(missing, 0.0, (filled - center) / scale) if scale > 0 else np.zeros(len(cells))
-            means = np.bincount(self.classes, known * values, len(self.target)) / np.maximum(
-                np.bincount(self.classes, known, len(self.target)), 1e-300
-            )
-            spread = float(known @ (values - means[self.classes]) ** 2 / known.sum())
-            yield _Block(
-                name, slice(start, start + 1), values[:, None], missing, center, scale or 1.0, max(spread, 1e-3)
-            )
-            start += 1
+            assert isinstance(variable, Discrete)
+            missing = cells < 0
+            sums = np.bincount(cells[~missing], self.weights[~missing], len(variable)) + 0.5
+            shares = sums / sums.sum()
+            values = np.where(missing[:, None], 0.0, (cells[:, None] == np.arange(len(variable))) - shares)
+            yield _Block(variable, slice(start, start + len(variable)), values, missing, shares)
+            start += len(variable)
 
     def tune(self, parts: Codes) -> tuple[Values, Values]:
         """Return the parameters with the penalty that predicts the rows of each fold best from the others, and the
@@ -484,35 +452,34 @@ class _Regression:
         factor = self._choose_factor(parameters)
         for block in self.blocks:
             missing = block.missing[rows]
-            if missing.any() and (self.joint is None or len(block.shares)):
-                scores[missing] += self._log_mass(block, parameters, factor)
-        if self.joint is not None:
-            holes = np.flatnonzero(~self.joint.known[rows].all(axis=1))
+            if missing.any():
+                scores[missing] += self._log_mass(block, parameters)
+        known, masses = self.normal.known[rows], self._log_masses(parameters, factor)
+        holes = np.flatnonzero(~known.all(axis=1))
+        if self.correlated:
             own = rows[holes]
-            scores[holes] -= self.design[np.ix_(own, self.columns)] @ parameters[:, self.columns].T
-            scores[holes] += self._log_masses(parameters, factor)
-            scores[holes] += self.joint.score(self._find_normals(parameters, factor), own)
+            scores[holes] += masses.sum(axis=1) - self.design[own, self.columns] @ parameters[:, self.columns].T
+            scores[holes] += self.normal.score(self._find_normals(parameters, factor), own)
+        else:
+            scores[holes] += ~known[holes] @ masses.T
         return np.asarray(scipy.special.log_softmax(scores, axis=1))
 
-    def _log_mass(self, block: _Block, parameters: Values, factor: float) -> Values:
-        """Return by what the attribute's exponential factors are divided in each class, to be densities."""
+    def _log_mass(self, block: _Block, parameters: Values) -> Values:
+        """Return by what a category's exponential factors are divided in each class, to be probabilities."""
         own = parameters[:, block.columns]
-        if len(block.shares):
-            return np.asarray(np.log(np.exp(own) @ self._choose_base(block, own)) - own @ block.shares)
-        spread = factor * block.spread
-        return np.asarray(own[:, 0] * (0.5 * own[:, 0] - self.shares @ own[:, 0]) * spread)
+        return np.asarray(np.log(np.exp(own) @ self._choose_base(block, own)) - own @ block.shares)
 
     def _log_masses(self, parameters: Values, factor: float) -> Values:
-        """Return by what the exponential factors of all numbers together are divided in each class."""
+        """Return by what the exponential factors of numbers are divided, to be densities (classes, numbers)."""
         own = parameters[:, self.columns]
-        return np.asarray(factor * (((0.5 * own - self.shares @ own) @ self.covariances) * own).sum(axis=1))
+        return np.asarray(factor * ((0.5 * own - self.shares @ own) @ self.covariances) * own)
 
-    def _find_normals(self, parameters: Values, factor: float) -> Normals:
+    def _find_normals(self, parameters: Values, factor: float) -> NormalParameters:
         """Return normal densities of standardized numbers, whose mean over all classes is that of the cells."""
         own = parameters[:, self.columns]
         covariances = factor * self.covariances
         means = (own - self.shares @ own) @ covariances
-        return Normals(means, np.broadcast_to(covariances, (len(own), *covariances.shape)))
+        return NormalParameters(means[:, None], np.broadcast_to(covariances, (len(own), 1, *covariances.shape)))
 
     def _choose_base(self, block: _Block, own: Values) -> Values:
         """Return what the probabilities of states have in common, so that all classes together are distributed as the
@@ -525,30 +492,18 @@ class _Regression:
 
     def _choose_factor(self, parameters: Values) -> float:
         """Return what the variances of numbers are multiplied by, so that no prior probability becomes zero."""
-        span = float(np.ptp(self._log_masses(parameters, 1.0)))
+        span = float(np.ptp(self._log_masses(parameters, 1.0).sum(axis=1)))
         return min(1.0, MOST_SHIFT / span) if span > 0 else 1.0
 
     def list_potentials(self, parameters: Values) -> list[Potential]:
         """Return the class and the densities of the attributes given it."""
         factor = self._choose_factor(parameters)
-        prior = parameters[:, 0] + self._log_masses(parameters, factor)
-        normals = self._find_normals(parameters, factor)
-        potentials = {} if self.joint is None else self.joint.list_normals(normals)
+        prior = parameters[:, 0] + self._log_masses(parameters, factor).sum(axis=1)
+        potentials = self.normal.list_normals(self._find_normals(parameters, factor), self.correlated)
         for block in self.blocks:
-            variable, own = self.data.variable(block.name), parameters[:, block.columns]
-            if isinstance(variable, Discrete):
-                prior += self._log_mass(block, parameters, factor)
-                table = self._choose_base(block, own) * np.exp(own - own.max(axis=1, keepdims=True))
-                potentials[block.name] = Multinomial(variable, (self.target,), table=table, normalize=True)
-            elif self.joint is None:
-                number = self.columns.index(block.columns.start)
-                spread = normals.covariances[0, number, number]
-                potentials[block.name] = LinearGaussian(
-                    variable,
-                    (self.target,),
-                    intercept=block.center + block.scale * normals.means[:, number],
-                    coefficients=np.zeros((len(self.target), 0)),
-                    variance=np.full(len(self.target), spread * block.scale**2),
-                )
+            own = parameters[:, block.columns]
+            prior += self._log_mass(block, parameters)
+            table = self._choose_base(block, own) * np.exp(own - own.max(axis=1, keepdims=True))
+            potentials[block.variable.name] = Multinomial(block.variable, (self.target,), table=table, normalize=True)
         classes = Multinomial(self.target, table=np.exp(prior - prior.max()), normalize=True)
         return [classes, *(potentials[name] for name in self.data.attributes)]
