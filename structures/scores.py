@@ -62,6 +62,8 @@ class FamilyScores:
     Parameters
     ----------
     data : TrainingData
+    measure : callable, optional
+        Returns another score of one family, as a function of these scores, the child and its parents.
 
     Examples
     --------
@@ -74,8 +76,11 @@ class FamilyScores:
     array([  -inf, -2.996])
     """
 
-    def __init__(self, data: TrainingData) -> None:
+    def __init__(
+        self, data: TrainingData, measure: Callable[[FamilyScores, str, frozenset[str]], float] | None = None
+    ) -> None:
         self.data: TrainingData = data.by_densities
+        self._measure = measure
         self._tabulated = {name for name, role in data.roles.items() if role != self.data.roles[name]}
         self.names: list[str] = list(data.roles)
         self.column_index: dict[str, int] = {name: i for i, name in enumerate(self.names)}
@@ -102,20 +107,20 @@ class FamilyScores:
         """
         result = np.full(len(self.names), np.nan)
         result[self.column_index[child]] = -np.inf
-        family = {child, *parents}
-        if self._counted.issuperset(family):
+        if self._measure is None and self._counted.issuperset((child, *parents)):
             self._score_changed_tables(result, child, parents)
-        elif not any(self._discrete[name] for name in family) and self._is_normal(child, parents):
+        elif self._measure is None and self._is_regressed(child, parents):
             self._score_changed_regressions(result, child, parents)
         for index in np.flatnonzero(np.isnan(result)).tolist():
             result[index] = self(child, parents ^ {self.names[index]})
         return result
 
     def _score(self, child: str, parents: frozenset[str]) -> float:
-        family = (child, *parents)
-        if self._counted.issuperset(family):
+        if self._measure is not None:
+            return self._measure(self, child, parents)
+        if self._counted.issuperset((child, *parents)):
             return self._score_by_counts(child, parents)
-        if not any(self._discrete[name] for name in family) and self._is_normal(child, parents):
+        if self._is_regressed(child, parents):
             regression = self._regress(child, parents)
             if regression is None:
                 return -math.inf
@@ -251,10 +256,10 @@ class FamilyScores:
             for name, own in moments.items()
         }
 
-    def _is_normal(self, child: str, others: frozenset[str]) -> bool:
-        """Return whether the child is modeled by a regression and no column has missing cells."""
-        fitter = self.data.fitter(child, ())
-        return moments_suffice(fitter) and not any(self._holes[name] for name in (child, *others))
+    def _is_regressed(self, child: str, parents: frozenset[str]) -> bool:
+        """Return whether a family has only numbers without missing cells, the child being modeled by a regression."""
+        is_whole = not any(self._discrete[name] or self._holes[name] for name in (child, *parents))
+        return is_whole and moments_suffice(self.data.fitter(child, ()))
 
     def _regress(self, child: str, parents: frozenset[str]) -> tuple[float, Values, Values, Values] | None:
         """Return a child's residual variance given parents, the partial covariances of all columns with it and their
@@ -310,7 +315,7 @@ class FamilyScores:
 
     def _is_estimated(self, child: str, parents: Sequence[str]) -> bool:
         """Return whether a family is scored without fitting its density."""
-        return bool(parents) and cells_suffice(self.data.fitter(child, parents))
+        return bool(parents) and self._measure is None and cells_suffice(self.data.fitter(child, parents))
 
     # -- anything else ------------------------------------------------------------------------------------------------
 
@@ -485,7 +490,7 @@ class BDeu(Score):
     def prepare(self, data: TrainingData) -> FamilyScores:
         """Return the scores of the families of some data, whose columns are all discrete."""
         _require_kind(data, discrete=True, what="BDeu", remedy="discretize them (potentials='multinomial')")
-        return _SingleScores(data, self._score)
+        return FamilyScores(data, self._score)
 
     def _score(self, scores: FamilyScores, child: str, parents: frozenset[str]) -> float:
         given, states = scores._sort_by_column(parents), scores.data.states(child)
@@ -539,7 +544,7 @@ class BGe(Score):
     def prepare(self, data: TrainingData) -> FamilyScores:
         """Return the scores of the families of some data, whose columns are all numbers."""
         _require_kind(data, discrete=False, what="BGe", remedy="leave them out, or choose another score")
-        return _SingleScores(data, self._score)
+        return FamilyScores(data, self._score)
 
     def _score(self, scores: FamilyScores, child: str, parents: frozenset[str]) -> float:
         family = [*scores._sort_by_column(parents), child]
@@ -613,7 +618,7 @@ class CrossValidation(Score):
         if self.folds > rows:
             raise NetworkError(f"{rows} rows can't be put into {self.folds} folds")
         folds = [(table.take(training), table.take(test)) for training, test in split_folds(dealt.parts)]
-        return _SingleScores(data, partial(self._score, folds))
+        return FamilyScores(data, partial(self._score, folds))
 
     def _score(
         self, folds: Sequence[tuple[Table, Table]], scores: FamilyScores, child: str, parents: frozenset[str]
@@ -624,24 +629,6 @@ class CrossValidation(Score):
         fitters = scores.data.fitter(child, given).list_fitters(variable, variables, quick=True)
         found = [score_held_out(fitter, folds, variable, variables) for fitter in fitters]
         return max(likelihood * scores.total / weight if weight > 0 else -math.inf for likelihood, weight in found)
-
-
-class _SingleScores(FamilyScores):
-    """Scores that a function computes one family at a time."""
-
-    def __init__(self, data: TrainingData, measure: Callable[[FamilyScores, str, frozenset[str]], float]) -> None:
-        super().__init__(data)
-        self._measure = measure
-
-    def score_changes(self, child: str, parents: frozenset[str]) -> Values:
-        """Return the scores after each column in turn is added to the parents, or removed from them (columns,)."""
-        return np.array([-math.inf if name == child else self(child, parents ^ {name}) for name in self.names])
-
-    def _is_estimated(self, child: str, parents: Any) -> bool:
-        return False
-
-    def _score(self, child: str, parents: frozenset[str]) -> float:
-        return self._measure(self, child, parents)
 
 
 def _check_positive(number: Any, what: str) -> None:
