@@ -6,7 +6,7 @@ The number of components, the covariance in them, or kernels in their place are 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
@@ -385,7 +385,11 @@ class FittedMixture:
     data : TrainingData
     statistics : MixtureStatistics
         Of a sample of the rows, where these are read in passes.
-    assign : AssignComponents
+    joint : ndarray
+        The numbers with a common covariance.
+    assign : callable
+        Returns the responsibilities of the components (rows, components) for the rows of any table with the same
+        columns.
     fit : MixtureFit, its components in descending order of size
     kernels : tuple or None
         `RowKernels`, and the responsibilities of the components for the row of each (kernels, components).
@@ -393,7 +397,8 @@ class FittedMixture:
 
     data: TrainingData
     statistics: MixtureStatistics
-    assign: AssignComponents
+    joint: NDArray[np.intp]
+    assign: Callable[[Table], Values]
     fit: MixtureFit
     kernels: tuple[RowKernels, Values] | None = None
 
@@ -471,7 +476,7 @@ class FittedMixture:
         """Return the normal densities of the columns that have one, in the columns' units."""
         parts = list(zip(_list_parts(self.data), self.statistics.slices, strict=True))
         numbers = [(column, part) for (column, is_state), part in parts if not is_state]
-        joined = self.assign.reader.joint.tolist() if joint is not None else []
+        joined = self.joint.tolist() if joint is not None else []
         result = {}
         for number, (column, part) in enumerate(numbers):
             if not self.data.fitter(column, ()).is_normal:
@@ -569,17 +574,22 @@ def cluster_rows(
         search = FormSearch(part, joint, criterion, starts, rng, parts if sample is None else parts[sample])
         form = search.choose(forms, counts, kernels is None and covariance is None and complete and sample is None)
     joined = statistics.join_numbers(joint, form.covariance, prior_variance=form.prior_variance)
-    reader = _StatisticsReader(
-        data.roles, measures, joint, form.covariance, 1 if joined.block is None else joined.block.factors
+    read = partial(
+        _read_statistics,
+        roles=data.roles,
+        measures=measures,
+        joint=joint,
+        covariance=form.covariance,
+        factors=1 if joined.block is None else joined.block.factors,
     )
 
     def expect(parameters: MixtureParameters, _: NDArray[np.intp]) -> MixtureSums:
-        return data.rows.learn(partial(_expect_part, reader=reader, parameters=parameters), data.variables)
+        return data.rows.learn(partial(_expect_part, read=read, parameters=parameters), data.variables)
 
     whole = expect if len(statistics) < len(data.rows) else None
     fit = fit_mixture(statistics, int(form.components), starts, rng, sample, joined, whole)
     fit = fit.reorder(np.argsort(-fit.log_shares, kind="stable"))
-    mixture = FittedMixture(data, joined, AssignComponents(reader, fit), fit)
+    mixture = FittedMixture(data, joined, joint, partial(_assign_components, read=read, fit=fit), fit)
     if not (kernels or form.kernels):
         return mixture
     centers = part.take(part.weights > 0)
@@ -618,49 +628,31 @@ def _measure_part(table: Table, first: int, roles: Mapping[str, Role], units: Va
     return measure_columns(cells, states, table.weights, units)
 
 
-@dataclass(frozen=True)
-class _StatisticsReader:
-    """Reads the statistics of some rows of a table.
-
-    Attributes
-    ----------
-    roles : mapping from column to Role
-    measures : Measures
-    joint : ndarray
-        The numbers with a common covariance.
-    covariance : Covariance
-    factors : int
-    """
-
-    roles: Mapping[str, Role]
-    measures: Measures
-    joint: NDArray[np.intp]
-    covariance: Covariance
-    factors: int
-
-    def read(self, table: Table) -> Iterator[MixtureStatistics]:
-        """Yield the statistics of the rows, a few thousand at a time."""
-        cells, states = _read_cells(TrainingData(table, self.roles, None))
-        weights = table.weights
-        for start in range(0, len(weights), PART_ROWS):
-            part = slice(start, start + PART_ROWS)
-            statistics = compute_statistics([own[part] for own in cells], states, weights[part], self.measures)
-            yield statistics.join_numbers(self.joint, self.covariance, self.factors)
+def _read_statistics(
+    table: Table,
+    roles: Mapping[str, Role],
+    measures: Measures,
+    joint: NDArray[np.intp],
+    covariance: Covariance,
+    factors: int,
+) -> Iterator[MixtureStatistics]:
+    """Yield the statistics of the rows of a table, a few thousand at a time; see `MixtureStatistics.join_numbers`."""
+    cells, states = _read_cells(TrainingData(table, roles, None))
+    weights = table.weights
+    for start in range(0, len(weights), PART_ROWS):
+        part = slice(start, start + PART_ROWS)
+        statistics = compute_statistics([own[part] for own in cells], states, weights[part], measures)
+        yield statistics.join_numbers(joint, covariance, factors)
 
 
-@dataclass(frozen=True)
-class AssignComponents:
-    """Computes the responsibilities of the components for the rows of any table with the same columns."""
-
-    reader: _StatisticsReader
-    fit: MixtureFit
-
-    def __call__(self, table: Table) -> Values:
-        """Return the responsibilities (rows, components)."""
-        parts = [compute_responsibilities(statistics, self.fit)[0] for statistics in self.reader.read(table)]
-        return np.concatenate([np.empty((0, self.fit.components)), *parts])
+def _assign_components(table: Table, read: Callable[[Table], Iterator[MixtureStatistics]], fit: MixtureFit) -> Values:
+    """Return the responsibilities of the components (rows, components) for the rows of a table."""
+    parts = [compute_responsibilities(statistics, fit)[0] for statistics in read(table)]
+    return np.concatenate([np.empty((0, fit.components)), *parts])
 
 
-def _expect_part(table: Table, first: int, reader: _StatisticsReader, parameters: MixtureParameters) -> MixtureSums:
+def _expect_part(
+    table: Table, first: int, read: Callable[[Table], Iterator[MixtureStatistics]], parameters: MixtureParameters
+) -> MixtureSums:
     """Return the expected statistics of some rows."""
-    return reduce(add, (sum_expected(part, parameters, part.weights[None]) for part in reader.read(table)))
+    return reduce(add, (sum_expected(part, parameters, part.weights[None]) for part in read(table)))

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from hybridbn.fitting.base import effective_size
 from hybridbn.structures.mixture_statistics import (
+    PRIOR_ROWS,
     Cells,
     MixtureStatistics,
     NormalParameters,
@@ -30,8 +31,6 @@ from hybridbn.structures.mixture_statistics import (
 )
 from hybridbn.variables import Values
 
-PRIOR_ROWS = 1.0
-"""The prior of a component's parameters has the weight of this many rows."""
 PRIOR_VARIANCE = 1e-4
 """The prior variance relative to that of the column; it keeps components from shrinking to a point."""
 CONSTANT = 1e-20

@@ -25,10 +25,10 @@ from hybridbn.variables import Values
 Covariance = Literal["diagonal", "full", "tied", "factors", "tree"]
 
 PRIOR_ROWS = 1.0
-"""The prior of a component's covariance has the weight of this many rows."""
+"""The prior of a component's parameters has the weight of this many rows."""
 PRIOR_VARIANCE = 0.01
-"""Its variance relative to that of the column, unless another one is asked for; it keeps components from shrinking to
-a point.
+"""The variance of a covariance's prior relative to that of the column, unless another one is asked for; it keeps
+components from shrinking to a point.
 """
 ROWS = 4096
 """Products of numbers are made for this many rows at a time."""

@@ -27,7 +27,7 @@ from hybridbn.structures.arcs import Knowledge
 from hybridbn.structures.building import Build, Structure, builder, name_hidden_node
 from hybridbn.structures.dependence import Dependence, find_maximum_branching, find_maximum_spanning_tree, varies
 from hybridbn.structures.heldout import Loss, log_loss, misclassification, squared_error
-from hybridbn.structures.mixture import FOLDS, STARTS, AssignComponents, Criterion, cluster_rows
+from hybridbn.structures.mixture import FOLDS, STARTS, Criterion, cluster_rows
 from hybridbn.structures.training_data import COARSE, TrainingData, check_threshold, fit_network, read_data_with_target
 from hybridbn.tables import Table
 from hybridbn.tables.rows import find_rows
@@ -557,7 +557,7 @@ class _AssignClusters:
     """
 
     target: Variable
-    classes: Sequence[AssignComponents | None]
+    classes: Sequence[Callable[[Table], Values] | None]
     kept: Sequence[NDArray[np.intp]]
     soft: bool
 
@@ -581,7 +581,7 @@ def choose_cluster(shares: Values) -> Values:
     return np.asarray(shares.argmax(axis=1)[:, None] == np.arange(shares.shape[1]), float)
 
 
-def _count_clusters(table: Table, first: int, assign: AssignComponents) -> Values:
+def _count_clusters(table: Table, first: int, assign: Callable[[Table], Values]) -> Values:
     """Count the rows whose most probable cluster is each."""
     return np.asarray(choose_cluster(assign(table)).sum(axis=0))
 
@@ -628,14 +628,15 @@ class _ClassClustering:
 
     def _cluster_class(
         self, data: TrainingData, number: int | None, seed: int
-    ) -> tuple[AssignComponents, NDArray[np.intp]]:
+    ) -> tuple[Callable[[Table], Values], NDArray[np.intp]]:
         """Return what assigns the rows of a class to clusters, and the clusters that have some."""
         # the same for all classes, whose order tells nothing
         rng = np.random.default_rng(seed)
-        assign = cluster_rows(data, number, self.criterion, self.most, STARTS, rng, self.folds).assign
+        clustering = cluster_rows(data, number, self.criterion, self.most, STARTS, rng, self.folds)
         if self.soft:
-            return assign, np.arange(assign.fit.components)
-        return assign, np.flatnonzero(data.rows.learn(partial(_count_clusters, assign=assign), data.variables))
+            return clustering.assign, np.arange(clustering.fit.components)
+        counts = data.rows.learn(partial(_count_clusters, assign=clustering.assign), data.variables)
+        return clustering.assign, np.flatnonzero(counts)
 
     def build_network(
         self, data: TrainingData, assign: _AssignClusters, build: Build, potentials: Potentials
