@@ -438,7 +438,7 @@ class Race:
                     self.built[name] = build.learn_held_out(self.data.rows, self.target, family)
                 held_out = self.built[name].held_out
                 if held_out is not None:
-                    return held_out.select_rows(self.rows[test])
+                    return held_out(self.rows[test])
             if self._networks.get(name, (None,))[0] != part:
                 training, kept = select_usable(self.data.table.take(self.rows[self.parts != part]), self.target, build)
                 self._networks[name] = part, kept.learn(training, self.target, family)

@@ -84,11 +84,10 @@ Arcs: TypeAlias = Callable[[str, Sequence[str]], Mapping[str, tuple[str, ...]]]
 """A function of the target and all columns that returns the parents of each column."""
 
 
-class HeldOut(Protocol):
-    """What networks that were learned without a row predict for its target."""
-
-    def select_rows(self, rows: NDArray[np.intp]) -> Any:
-        """Return the posterior of the target in some rows of the table, NaN in those without a prediction."""
+HeldOut: TypeAlias = Callable[[NDArray[np.intp]], Any]
+"""A function of some rows of a table that returns the posterior of the target in them, NaN in those without a
+prediction, by networks that were learned without them.
+"""
 
 
 class Built(NamedTuple):

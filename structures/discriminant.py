@@ -23,7 +23,7 @@ from hybridbn.network import Network
 from hybridbn.options import ColumnKeywords, make_generator
 from hybridbn.potentials import LinearGaussian, Multinomial, Potential
 from hybridbn.structures.building import Built, builder
-from hybridbn.structures.heldout import HeldOutClasses
+from hybridbn.structures.heldout import predict_held_out_classes
 from hybridbn.structures.mixture_statistics import NormalParameters, NumberBlock
 from hybridbn.structures.training_data import TrainingData, read_data_with_class
 from hybridbn.variables import Codes, Continuous, Discrete, Values
@@ -106,7 +106,8 @@ def _build_tuned(
     labeled, dealt = read.deal(FOLDS, make_generator(random_state))
     analysis: Any = model(labeled, target)
     chosen, told = analysis.tune(dealt.parts)
-    return Built(Network(analysis.list_potentials(chosen)), HeldOutClasses(target, dealt.average(told)))
+    held_out = partial(predict_held_out_classes, variable=target, probabilities=dealt.average(told))
+    return Built(Network(analysis.list_potentials(chosen)), held_out)
 
 
 class DiscriminantAnalysis:

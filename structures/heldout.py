@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -125,65 +124,57 @@ def mix_predictions(
     return seen, weights.reshape(flat), middles.reshape(flat), spreads.reshape(flat)
 
 
-@dataclass(frozen=True, eq=False)
-class HeldOutNumbers:
-    """What models predict for the rows of a table that they were not learned from.
+def predict_held_out_numbers(
+    rows: NDArray[np.intp],
+    variable: Continuous,
+    noise: ResidualMixture,
+    means: Values,
+    variances: Values,
+    predicted: NDArray[np.intp],
+    groups: NDArray[np.intp],
+    wide: tuple[float, float, float],
+) -> GaussianPosterior:
+    """Return the densities of the target in some rows of a table, NaN in those without a prediction.
 
-    Attributes
+    Parameters
     ----------
+    rows : ndarray of int
     variable : Continuous
         The target.
-    noise, means, variances, rows : as in `mix_predictions`
+    noise, means, variances, predicted : as in `mix_predictions`
+        What models predict for the rows of the table that they were not learned from.
     groups : ndarray of int
-        Which of these rows each row of the table is, -1 if it had no target, or no weight.
+        Which of the predicted rows each row of the table is, -1 if it had no target, or no weight.
     wide : (float, float, float)
         Share, mean and standard deviation of a density that is mixed with each prediction.
     """
-
-    variable: Continuous
-    noise: ResidualMixture
-    means: Values
-    variances: Values
-    rows: NDArray[np.intp]
-    groups: NDArray[np.intp]
-    wide: tuple[float, float, float]
-
-    def select_rows(self, rows: NDArray[np.intp]) -> GaussianPosterior:
-        """Return the densities of the target in some rows of the table, NaN in those without a prediction."""
-        # equal rows have the same predictions
-        distinct, inverse = np.unique(self.groups[rows], return_inverse=True)
-        places = np.full(int(self.groups.max(initial=-1)) + 2, -1)
-        places[distinct] = np.where(distinct >= 0, np.arange(len(distinct)), -1)
-        kept = np.flatnonzero(places[self.rows] >= 0)
-        predicted = places[self.rows[kept]]
-        seen, weights, means, variances = mix_predictions(self.noise, self.means[kept], self.variances[kept], predicted)
-        share, center, deviation = self.wide
-        parts = np.full((3, len(weights) + 1, len(distinct)), np.nan)
-        parts[0, :-1, seen], parts[0, -1, seen] = (1 - share) * weights.T, share
-        parts[1, :-1, seen], parts[1, -1, seen] = means.T, center
-        parts[2, :-1, seen], parts[2, -1, seen] = variances.T, deviation**2
-        shares, means, variances = parts[:, :, inverse]
-        return GaussianPosterior(self.variable, shares, means, variances, False, np.zeros(len(rows)), None)
+    # equal rows have the same predictions
+    distinct, inverse = np.unique(groups[rows], return_inverse=True)
+    places = np.full(int(groups.max(initial=-1)) + 2, -1)
+    places[distinct] = np.where(distinct >= 0, np.arange(len(distinct)), -1)
+    kept = np.flatnonzero(places[predicted] >= 0)
+    seen, weights, means, variances = mix_predictions(noise, means[kept], variances[kept], places[predicted[kept]])
+    share, center, deviation = wide
+    parts = np.full((3, len(weights) + 1, len(distinct)), np.nan)
+    parts[0, :-1, seen], parts[0, -1, seen] = (1 - share) * weights.T, share
+    parts[1, :-1, seen], parts[1, -1, seen] = means.T, center
+    parts[2, :-1, seen], parts[2, -1, seen] = variances.T, deviation**2
+    shares, means, variances = parts[:, :, inverse]
+    return GaussianPosterior(variable, shares, means, variances, False, np.zeros(len(rows)), None)
 
 
-@dataclass(frozen=True, eq=False)
-class HeldOutClasses:
-    """The probabilities of the classes of rows, by networks that were learned without them.
+def predict_held_out_classes(rows: NDArray[np.intp], variable: Discrete, probabilities: Values) -> DiscretePosterior:
+    """Return the posterior of the class in some rows of a table.
 
-    Attributes
+    Parameters
     ----------
+    rows : ndarray of int
     variable : Discrete
         The target.
     probabilities : ndarray (rows, classes)
-        NaN in rows without a prediction.
+        Those of all rows of the table, by networks that were learned without them; NaN in rows without a prediction.
     """
-
-    variable: Discrete
-    probabilities: Values
-
-    def select_rows(self, rows: NDArray[np.intp]) -> DiscretePosterior:
-        """Return the posterior of the class in some rows of the table."""
-        return DiscretePosterior(self.variable, self.probabilities[rows].T, False, np.zeros(len(rows)), None)
+    return DiscretePosterior(variable, probabilities[rows].T, False, np.zeros(len(rows)), None)
 
 
 SCORED_ROWS = 4000

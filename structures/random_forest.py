@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, Self, TypeAlias, Unpack
 
 import numpy as np
@@ -24,7 +25,7 @@ from hybridbn.network import Network
 from hybridbn.options import ColumnKeywords, check_count, make_generator
 from hybridbn.potentials import Multinomial, Potential
 from hybridbn.structures.building import Built, builder, name_hidden_node
-from hybridbn.structures.heldout import HeldOutClasses
+from hybridbn.structures.heldout import predict_held_out_classes
 from hybridbn.structures.training_data import COARSE, TrainingData, read_data_with_class
 from hybridbn.variables import Codes, Discrete, Values, Variable, find_observed, find_unused_name
 
@@ -116,7 +117,8 @@ def random_forest(
     rng = make_generator(random_state)
     labeled, dealt = read.deal(FOLDS, rng)
     forest = _ClassForest(labeled, dealt, variable, types, trees, rng)
-    held_out = HeldOutClasses(variable, dealt.average(forest.grown.held_out))
+    told = dealt.average(forest.grown.held_out)
+    held_out = partial(predict_held_out_classes, variable=variable, probabilities=told)
     return Built(forest.build_network(leaf), held_out)
 
 

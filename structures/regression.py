@@ -25,12 +25,12 @@ from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import ColumnKeywords
 from hybridbn.potentials import Boxes, LinearGaussian, Multinomial, Potential
-from hybridbn.structures.building import Built, builder
+from hybridbn.structures.building import Built, HeldOut, builder
 from hybridbn.structures.dependence import build_tree
 from hybridbn.structures.heldout import (
-    HeldOutNumbers,
     ResidualMixture,
     fit_residual_mixture,
+    predict_held_out_numbers,
     score_residuals,
 )
 from hybridbn.structures.regression_splits import (
@@ -138,19 +138,20 @@ def _judge_residuals(
 
 def predict_left_out(
     regressors: Regressors, noise: ResidualMixture, means: Values, variances: Values, rows: NDArray[np.intp]
-) -> HeldOutNumbers:
+) -> HeldOut:
     """Return what models that were not learned from a row predict for the target in it, in the target's own unit."""
     variable = regressors.data.variable(regressors.data.target or "")
     assert isinstance(variable, Continuous)
     unit, wide = regressors.encoding.unit, (SHARE, *_describe_target(regressors))
-    return HeldOutNumbers(
-        variable,
-        noise,
-        unit * means,
-        unit**2 * variances,
-        regressors.dealt.distinct[rows],
-        regressors.dealt.groups,
-        wide,
+    return partial(
+        predict_held_out_numbers,
+        variable=variable,
+        noise=noise,
+        means=unit * means,
+        variances=unit**2 * variances,
+        predicted=regressors.dealt.distinct[rows],
+        groups=regressors.dealt.groups,
+        wide=wide,
     )
 
 

@@ -22,7 +22,7 @@ from hybridbn.learning.boosting import boost
 from hybridbn.learning.weak_learners import CountedLearner
 from hybridbn.structures import automatic, builder, class_clusters, naive_bayes, tan
 from hybridbn.structures.building import BUILDERS, Build, Built, declaration_of
-from hybridbn.structures.heldout import HeldOutClasses
+from hybridbn.structures.heldout import predict_held_out_classes
 from hybridbn.variables import Continuous, Discrete
 
 NAMES = sorted(BUILDERS)
@@ -361,7 +361,8 @@ def test_builders_of_users_may_predict_held_out_rows() -> None:
         variable = table.variable(target)
         assert isinstance(variable, Discrete)
         network = hb.fit([(target, "d")], table.select([target, "d"]))
-        return Built(network, HeldOutClasses(variable, np.where(truth, sure, 1 - sure)))
+        told = np.where(truth, sure, 1 - sure)
+        return Built(network, partial(predict_held_out_classes, variable=variable, probabilities=told))
 
     try:
         assert isinstance(shares(frame(), "c"), hb.Network)
@@ -370,7 +371,7 @@ def test_builders_of_users_may_predict_held_out_rows() -> None:
         build = Build.of(partial(shares, sure=0.99))
         built = build.learn_held_out(hb.Table(frame()), "c", "multinomial")
         assert built.held_out is not None
-        np.testing.assert_allclose(built.held_out.select_rows(np.arange(3)).probabilities.max(axis=1), 0.99)
+        np.testing.assert_allclose(built.held_out(np.arange(3)).probabilities.max(axis=1), 0.99)
         # such predictions can't be beaten
         chosen = automatic(frame(), "c", candidates=["naive_bayes", build.function])
         assert chosen.graph["losses"][chosen.graph["chosen"]] == pytest.approx(-np.log(0.99))

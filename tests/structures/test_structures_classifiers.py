@@ -18,7 +18,6 @@ from hybridbn.inference.engines import Engine
 from hybridbn.structures import discriminant, logistic, naive_bayes, random_forest
 from hybridbn.structures.building import Build, declaration_of
 from hybridbn.structures.discriminant import MOST_LOSS, SHARES, STRENGTHS, DiscriminantAnalysis
-from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import read_data_with_class
 
 
@@ -121,7 +120,7 @@ def test_a_forest_learns_what_naive_bayes_can_not_and_is_saved_exactly(tmp_path)
 def test_held_out_predictions_tell_how_well_fresh_rows_are_predicted(build):
     data, fresh = mixed(300, holes=0.05), mixed(600, seed=3, holes=0.05)
     net, predicted = Build.of(build).learn_held_out(hb.Table(data), "c", "gaussian")
-    told = known(predicted).select_rows(np.arange(300)).probabilities
+    told = known(predicted)(np.arange(300)).probabilities
     states = list(as_discrete(net.variable("c")).states)
     codes = np.array([states.index(c) for c in data["c"]])
     held_out = -np.log(told[np.arange(300), codes]).mean()
@@ -177,7 +176,7 @@ def test_missing_cells_do_not_tell_a_forest_the_class_of_a_row_that_is_held_out(
         losses.append(
             [
                 -np.log(told[np.arange(len(told)), own]).mean()
-                for told, own in ((as_kind(HeldOutClasses, held_out).probabilities, codes[:60]), (new, codes[60:]))
+                for told, own in ((known(held_out)(np.arange(60)).probabilities, codes[:60]), (new, codes[60:]))
             ]
         )
     seen, fresh = np.mean(losses, axis=0)
@@ -296,7 +295,7 @@ def test_more_numbers_than_rows_of_a_class_make_covariances_rounder():
     values = rng.normal(size=(60, 40)) + np.repeat([0.0, 0.6], 30)[:, None]
     data = {f"x{i}": column for i, column in enumerate(values.T)} | {"c": np.repeat(["a", "b"], 30)}
     _, told = known(declaration_of(discriminant).held_out)(data, "c")
-    loss = -np.log(as_kind(HeldOutClasses, told).probabilities[np.arange(60), np.repeat([0, 1], 30)])
+    loss = -np.log(known(told)(np.arange(60)).probabilities[np.arange(60), np.repeat([0, 1], 30)])
     assert loss.mean() < 0.35
 
 

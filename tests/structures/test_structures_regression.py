@@ -121,7 +121,7 @@ def test_few_trees_predict_every_row_that_one_of_them_has_not_seen(rows, trees, 
     rng = np.random.default_rng(seed)
     data = {"x": rng.normal(size=rows), "y": rng.normal(size=rows)}
     _, told = known(declaration_of(model_tree).held_out)(data, "y", trees=trees, random_state=seed)
-    assert np.isfinite(known(told).select_rows(np.arange(rows)).mean()).all()
+    assert np.isfinite(known(told)(np.arange(rows)).mean()).all()
 
 
 def test_several_trees_are_averaged():
@@ -211,7 +211,7 @@ def test_some_trees_have_means_in_their_leaves():
     net, told = known(declaration_of(model_tree).held_out)(data, "y", trees=10, max_depth=2, random_state=1)
     slopes = np.abs(as_kind(hb.LinearGaussian, net.potential("y")).coefficients).max(axis=(1, 2))
     assert 0.2 < np.mean(slopes == 0) <= 1
-    assert np.isfinite(known(told).select_rows(np.arange(300)).mean()).all()
+    assert np.isfinite(known(told)(np.arange(300)).mean()).all()
     fresh = hb.Table({"x": (np.arange(8) + 0.5) / 8, "z": np.full(8, 0.5)})
     posterior = net.posterior("y", fresh)
     assert np.corrcoef(posterior.mean(), levels)[0, 1] > 0.8

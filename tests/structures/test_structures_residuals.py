@@ -201,7 +201,7 @@ def test_rows_left_out_are_predicted_as_new_ones_are(build):
         training, fresh = table[:120], table[120:]
         network, held_out = Build.of(build).learn_held_out(training, "y")
         told = network.posterior("y", fresh.select(["x", "z", "name"]), beyond="bound")
-        pair = [(known(held_out).select_rows(np.arange(120)), training.column("y")), (told, fresh.column("y"))]
+        pair = [(known(held_out)(np.arange(120)), training.column("y")), (told, fresh.column("y"))]
         scores.append([[p.crps(y).mean(), (p.central_level(y) < 0.9).mean()] for p, y in pair])
     (own, inside), (new, _) = np.mean(scores, axis=0)
     assert own == pytest.approx(new, rel=0.1)
@@ -215,9 +215,9 @@ def test_regressions_leave_out_what_they_say():
     data["y"][4] = np.nan
     table = hb.Table(data)
     _, held_out = Build.of("regression").learn_held_out(table, "y")
-    means = known(held_out).select_rows(np.arange(30)).mean()
+    means = known(held_out)(np.arange(30)).mean()
     assert np.isnan(means[4])
-    np.testing.assert_array_equal(known(held_out).select_rows(np.array([7, 4, 3])).mean(), means[[7, 4, 3]])
+    np.testing.assert_array_equal(known(held_out)(np.array([7, 4, 3])).mean(), means[[7, 4, 3]])
     for row in (0, 7, 29):
         without = regression(table.take(np.arange(30) != row), "y")
         own = {name: table.select([name]).to_dict()[name][row] for name in ("x", "c")}
@@ -236,7 +236,7 @@ def test_comparisons_of_numbers_learn_each_candidate_once():
     # nobody drops out after a few rows, as all of them are known
     for name, (build, _) in candidates.items():
         _, held_out = build.learn_held_out(table, "y", "gaussian")
-        expected = known(held_out).select_rows(rows).crps(table.column("y")).mean()
+        expected = known(held_out)(rows).crps(table.column("y")).mean()
         assert race.losses[name] == pytest.approx(expected)
     levels, _ = race.hold_out("model_tree, gaussian", 1000)
     assert len(levels) == 300
