@@ -392,10 +392,6 @@ class Build:
         options = {name: value for name, value in self.declaration.resampling.items() if name not in self.keywords}
         return replace(self, function=partial(self.function, **options)) if self.function and options else self
 
-    def make_learner(self, target: str | None = None, potentials: Potentials | None = None) -> Learner:
-        """Return `learn` with the target and the potentials fixed."""
-        return partial(self.learn, target=target, potentials=potentials)
-
     def __str__(self) -> str:
         if self.structure is not None:
             count = self.structure.number_of_edges()

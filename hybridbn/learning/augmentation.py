@@ -169,7 +169,7 @@ def augment(
     _check(rows, target, response)
     rng = make_generator(random_state)
     precision = resolve_options("augment", options, keywords, impossible="raise")
-    learn: Callable[[Any], Network] = builder.make_learner(target, potentials)
+    learn: Callable[[Any], Network] = partial(builder.learn, target=target, potentials=potentials)
     holes = [name for name in rows.names if rows.count_missing(name)]
     steps: list[Step] = []
 

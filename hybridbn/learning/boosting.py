@@ -188,7 +188,9 @@ def boost(
                 learner = _make_counted_learner(rows, roles_of_columns, target, precision)
         if learner is None:
             # families that a structure leaves open follow from the columns, which are cut by now
-            learn = builder.make_learner(target, families if builder.structure is None else potentials)
+            learn = partial(
+                builder.learn, target=target, potentials=families if builder.structure is None else potentials
+            )
             if refit_cuts and families is not None:
                 learn = partial(_cut_and_learn, learn=learn, target=target, potentials=families)
             learner = BuiltLearner(rows, target, learn, precision, algorithm == "real")
