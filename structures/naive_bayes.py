@@ -7,7 +7,7 @@ attributes are independent given the cluster of a class then, not given the clas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, Unpack
 
@@ -509,15 +509,15 @@ def class_clusters(
     rng = make_generator(random_state)
     clustering = _ClassClustering(training_data, target, name, criterion, most, assignment == "soft", folds)
     counts = clustering.read_counts(clusters)
-    clusters_of = clustering.cluster(training_data, counts, rng)
-    found, single = [len(kept) for kept in clusters_of.kept], [1] * len(counts)
+    classes = clustering.cluster(training_data, counts, rng)
+    found, single = [len(kept) for _, kept in classes], [1] * len(counts)
     if guard and found != single:
         # of rows that are read in passes a sample decides
         labeled = training_data.take(training_data.find_labeled())
         loss = loss or (misclassification if isinstance(labeled.variable(target), Discrete) else squared_error)
         if not _lowers_loss(clustering, labeled, model, potentials, found, loss, rng):
-            clusters_of = clustering.cluster(training_data, single, rng)
-    return clustering.build_network(training_data, clusters_of, model, potentials)
+            classes = clustering.cluster(training_data, single, rng)
+    return clustering.build_network(training_data, classes, model, potentials)
 
 
 def best_cluster(network: Network, target: str, evidence: Any, *, name: str | None = None) -> NDArray[Any]:
@@ -542,38 +542,25 @@ def best_cluster(network: Network, target: str, evidence: Any, *, name: str | No
     return np.asarray(states[owner[probabilities.argmax(axis=1)]])
 
 
-@dataclass(frozen=True)
-class _AssignClusters:
-    """Assigns rows to the clusters of their classes.
+_Clusters: TypeAlias = tuple[Callable[[Table], Values] | None, NDArray[np.intp]]
+"""What tells the responsibilities of a class's clusters, None where there is one, and the clusters that there are."""
 
-    Attributes
-    ----------
-    target : Variable
-    classes : sequence of callable or None
-        From a table to the responsibilities of the class's clusters; None where there is one.
-    kept : sequence of ndarray
-        The clusters of each class that there are.
-    soft : bool
+
+def _assign_clusters(table: Table, target: Variable, classes: Sequence[_Clusters], soft: bool) -> Values:
+    """Return the shares of rows in the clusters of their classes (rows, clusters of all classes), zero in rows without
+    a class.
     """
-
-    target: Variable
-    classes: Sequence[Callable[[Table], Values] | None]
-    kept: Sequence[NDArray[np.intp]]
-    soft: bool
-
-    def __call__(self, table: Table) -> Values:
-        """Return the shares (rows, clusters of all classes), zero in rows without a class."""
-        shares = np.zeros((len(table), sum(map(len, self.kept))))
-        start = 0
-        for code, (assign, kept) in enumerate(zip(self.classes, self.kept, strict=True)):
-            chosen = find_rows(table, self.target, code if isinstance(self.target, Discrete) else None)
-            rows = np.flatnonzero(chosen)
-            own = np.ones((len(rows), 1)) if assign is None else assign(table.take(rows))
-            if assign is not None and not self.soft:
-                own = choose_cluster(own)
-            shares[rows, start : start + len(kept)] = own[:, kept]
-            start += len(kept)
-        return shares
+    shares = np.zeros((len(table), sum(len(kept) for _, kept in classes)))
+    start = 0
+    for code, (assign, kept) in enumerate(classes):
+        chosen = find_rows(table, target, code if isinstance(target, Discrete) else None)
+        rows = np.flatnonzero(chosen)
+        own = np.ones((len(rows), 1)) if assign is None else assign(table.take(rows))
+        if assign is not None and not soft:
+            own = choose_cluster(own)
+        shares[rows, start : start + len(kept)] = own[:, kept]
+        start += len(kept)
+    return shares
 
 
 def choose_cluster(shares: Values) -> Values:
@@ -606,7 +593,7 @@ class _ClassClustering:
             raise NetworkError(f"clusters names {strange[0]!r}, which is no state of {self.target!r}")
         return [clusters.get(state) for state in self.classes]
 
-    def cluster(self, data: TrainingData, numbers: Sequence[int | None], rng: np.random.Generator) -> _AssignClusters:
+    def cluster(self, data: TrainingData, numbers: Sequence[int | None], rng: np.random.Generator) -> list[_Clusters]:
         """Cluster the rows of each class."""
         variable = data.variable(self.target)
         discrete, counter = isinstance(variable, Discrete), data.counter([self.target])
@@ -614,21 +601,19 @@ class _ClassClustering:
         if not masses.any():
             raise TableError(f"no row of positive weight has a value of {self.target!r}")
         names = [name for name in data.roles if name != self.target or not discrete]
-        classes, kept, seed = [], [], int(rng.integers(2**63))
+        classes: list[_Clusters] = []
+        seed = int(rng.integers(2**63))
         for code, number in enumerate(numbers):
-            assign, own = None, np.arange(1)
+            clusters: _Clusters = None, np.arange(1)
             if masses[code] > 0 and number != 1 and data.attributes:
                 table = data.rows.keep_rows(variable, code if discrete else None)
                 if len(table) > 1:
                     columns = TrainingData(table, data.roles, None).select(names)
-                    assign, own = self._cluster_class(columns, number, seed)
-            classes.append(assign)
-            kept.append(own)
-        return _AssignClusters(variable, classes, kept, self.soft)
+                    clusters = self._cluster_class(columns, number, seed)
+            classes.append(clusters)
+        return classes
 
-    def _cluster_class(
-        self, data: TrainingData, number: int | None, seed: int
-    ) -> tuple[Callable[[Table], Values], NDArray[np.intp]]:
+    def _cluster_class(self, data: TrainingData, number: int | None, seed: int) -> _Clusters:
         """Return what assigns the rows of a class to clusters, and the clusters that have some."""
         # the same for all classes, whose order tells nothing
         rng = np.random.default_rng(seed)
@@ -639,16 +624,17 @@ class _ClassClustering:
         return clustering.assign, np.flatnonzero(counts)
 
     def build_network(
-        self, data: TrainingData, assign: _AssignClusters, build: Build, potentials: Potentials
+        self, data: TrainingData, classes: Sequence[_Clusters], build: Build, potentials: Potentials
     ) -> Network:
         """Learn the network with the clusters in place of the class, and add the class as their child."""
-        variable, counts = data.variable(self.target), [len(kept) for kept in assign.kept]
+        variable, counts = data.variable(self.target), [len(kept) for _, kept in classes]
         states = [
             f"{state} {number + 1}" for state, own in zip(self.classes, counts, strict=True) for number in range(own)
         ]
         hidden = Discrete(self.name, tuple(state.strip() for state in states))
         if len(hidden) == 1 and not isinstance(variable, Discrete):
             return build.learn(data.rows.keep_rows(variable), self.target, potentials)
+        assign = partial(_assign_clusters, target=variable, classes=classes, soft=self.soft)
         table = data.rows.expand(hidden, assign)
         if not isinstance(variable, Discrete):
             return build.learn(table, hidden.name, potentials)
