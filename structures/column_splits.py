@@ -489,12 +489,13 @@ def _sum_errors(
     prior: float,
 ) -> Values:
     """Return the weight of the rows that each trial gets wrong, from the counts of all rows."""
-    errors, end, sparse = np.empty(len(trials)), 0, iter(occurring)
-    for number, trial in enumerate(trials):
-        begin, end = end, end + trial.cells
-        wide = [next(sparse) for _ in trial.wide]
-        errors[number] = _sum_errors_of(block, samples[trial.node], trial, counts[begin:end], wide, prior)
-    return errors
+    sparse, dense = iter(occurring), np.split(counts, np.cumsum([trial.cells for trial in trials])[:-1])
+    return np.array(
+        [
+            _sum_errors_of(block, samples[trial.node], trial, own, [next(sparse) for _ in trial.wide], prior)
+            for trial, own in zip(trials, dense, strict=True)
+        ]
+    )
 
 
 def _sum_errors_of(
@@ -503,14 +504,13 @@ def _sum_errors_of(
     shape = trial.shape
     keys, size = trial.encode(block, sample), math.prod(shape)
     place, target = keys // trial.classes, block.target[sample.rows]
-    whole = counts[:size].reshape(shape)
+    whole, *by_column = np.split(counts, size * np.cumsum([1, *trial.sizes])[:-1])
+    whole = whole.reshape(shape)
     whole = whole.sum(axis=1, keepdims=True) - whole
     first = np.log(whole + prior / trial.classes).reshape(-1, trial.classes)
     tables: list[tuple[Codes, int, Values]] = []
-    begin = size
-    for number, states in zip(trial.columns, trial.sizes, strict=True):
-        own = counts[begin : begin + size * states].reshape(*shape, states)
-        begin += size * states
+    for number, states, flat in zip(trial.columns, trial.sizes, by_column, strict=True):
+        own = flat.reshape(*shape, states)
         own = own.sum(axis=1, keepdims=True) - own
         share = own.sum(axis=2, keepdims=True) + 1.0
         smooth = own + prior * share / share.sum(axis=-1, keepdims=True)

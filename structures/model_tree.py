@@ -522,10 +522,8 @@ def _choose_cuts(regressors: Regressors, name: str) -> ColumnTest:
 
 def _add_gains(node: TreeNode[NodeRegression], gains: Values) -> None:
     """Add to each test by how much it lowers the squared error in a tree."""
-    pending = [node]
-    while pending:
-        node = pending.pop()
-        if node.split is not None:
-            left = sum(child.statistics.residual for child in node.children)
-            gains[node.split.column] += max(node.statistics.residual - left, 0.0)
-            pending += node.children
+    if node.split is not None:
+        left = sum(child.statistics.residual for child in node.children)
+        gains[node.split.column] += max(node.statistics.residual - left, 0.0)
+    for child in node.children:
+        _add_gains(child, gains)

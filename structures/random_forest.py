@@ -457,12 +457,7 @@ def grow_forest(
         How often each row counts.
     """
     size = min(len(target), _ROWS)
-    if weights is None:
-        picked = rng.integers(len(target), size=(_TREES, size))
-    else:
-        cumulated = np.cumsum(weights)
-        picked = np.searchsorted(cumulated, cumulated[-1] * rng.random((_TREES, size)), side="right")
-        picked = np.minimum(picked, len(target) - 1)
+    picked = rng.choice(len(target), (_TREES, size), p=None if weights is None else weights / weights.sum())
     outputs = _Numbers(np.ascontiguousarray(target.T.reshape(-1, len(target))))
     least = max(_LEAST, size // _LEAVES)
     columns = features.shape[1]
