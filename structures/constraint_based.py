@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -311,8 +310,8 @@ LEAST_ROWS = 5.0
 """A test with fewer rows for each degree of freedom tells too little (Tsamardinos, Brown & Aliferis 2006)."""
 _MOST_CELLS = 2**22
 """Larger arrays of moments are not made: with so many configurations there are few rows in each."""
-_KEPT_CELLS = 2**20
-"""Moments of all numbers at once are kept for the next tests if they have at most so many entries."""
+_KEPT_CELLS = 2**17
+"""The moments of all numbers are asked for at once, for the next tests, if they have at most so many entries."""
 _CERTAIN = 1e-10
 """Less than this share of a number's sum of squares is a rounding error."""
 
@@ -361,7 +360,9 @@ class IndependenceTests:
         self.data: TrainingData = self._replace_numbers(data)
         self.counter: RowCounter = self.data.counter(self.names).persist()
         self._outcomes: dict[tuple[frozenset[str], frozenset[str]], Outcome | None] = {}
-        self._moments: dict[tuple[str, ...], Moments] = {}
+        numbers = [name for name in self.names if not self._discrete[name]]
+        self._whole = tuple(name for name in numbers if name not in self.counter.incomplete)
+        self._prepared: set[tuple[str, ...]] = set()
 
     def _replace_numbers(self, data: TrainingData) -> TrainingData:
         """Return the data with normal scores in the place of numbers."""
@@ -442,23 +443,11 @@ class IndependenceTests:
         size = math.prod(self.counter.shape(given))
         if size * len(numbers) ** 2 > _MOST_CELLS:
             return None
-        if self.counter.incomplete.intersection((*numbers, *given)):
-            return self.counter.moments(numbers, given)
-        whole = self._whole_numbers
-        if size * len(whole) ** 2 > _KEPT_CELLS:
-            return self.counter.moments(numbers, given)
-        if given not in self._moments:
-            self._moments[given] = self.counter.moments(tuple(whole), given)
-        kept, chosen = self._moments[given], [whole[name] for name in numbers]
-        return Moments(
-            kept.total, kept.weights, kept.means[:, chosen], kept.products[:, np.array(chosen)[:, None], chosen]
-        )
-
-    @cached_property
-    def _whole_numbers(self) -> dict[str, int]:
-        """Positions of the numbers without missing cells."""
-        names = [name for name in self.names if not self._discrete[name] and name not in self.counter.incomplete]
-        return {name: i for i, name in enumerate(names)}
+        few = size * len(self._whole) ** 2 <= _KEPT_CELLS
+        if few and given not in self._prepared and self.counter.incomplete.isdisjoint((*numbers, *given)):
+            self._prepared.add(given)
+            self.counter.prepare([], [(self._whole, given)])
+        return self.counter.moments(numbers, given)
 
     # -- two discrete columns given numbers ---------------------------------------------------------------------------
 
