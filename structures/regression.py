@@ -531,11 +531,8 @@ def _choose_role(data: TrainingData, name: str) -> Role:
     role = role._replace(fitter=density)
     if not isinstance(role.variable, Continuous):
         return role
-    values = data.codes(name)
-    known = ~np.isnan(values)
-    values, weights = values[known], data.table.weights[known]
-    center = np.average(values, weights=weights) if len(values) else 0.0
-    spread = LEAST_SPREAD * float(np.sqrt(np.average((values - center) ** 2, weights=weights))) if len(values) else 0.0
+    moments = data.counter([name]).moments((name,))
+    spread = LEAST_SPREAD * float(np.sqrt(moments.products[0, 0, 0] / moments.total)) if moments.total > 0 else 0.0
     return role._replace(fitter=GaussianFitter(floor=spread) if spread > 0 and np.isfinite(spread) else "gaussian")
 
 
