@@ -239,15 +239,6 @@ Graph = tuple[int, ...]
 """The parents of each node, as bits."""
 
 
-class _ArcChange(NamedTuple):
-    """The addition or removal (kind 0), or the reversal (1), of an arc."""
-
-    gain: float
-    kind: int
-    child: int
-    parent: int
-
-
 _REVERSE = 1
 
 
@@ -314,7 +305,7 @@ def _find_local_maximum(search: _GraphSearch, tabu: int, turns: int, rng: np.ran
     """Search until neither reversals nor tabu steps improve the score; return the score and the graph."""
     while True:
         _climb_to_maximum(search, turns, rng)
-        score, graph = search.score, tuple(search.parents)
+        score, graph = search.score, search.parents
         if not _escape_maximum(search, tabu):
             return score, graph
 
@@ -324,8 +315,8 @@ def _climb_to_maximum(search: _GraphSearch, turns: int, rng: np.random.Generator
     rounds, top = 0, search.score
     while rounds <= (MOST_NEUTRAL_ROUNDS if turns else 0):
         change = search.find_best()
-        if change is not None and change.gain > 0:
-            search.apply(change)
+        if change is not None and change[0] > 0:
+            search.move_to(change[1])
         # a gain may only make up for the rounding errors of reversals
         higher = search.score > top + TOLERANCE
         rounds, top = (0, search.score) if higher else (rounds + 1, top)
@@ -336,14 +327,14 @@ def _climb_to_maximum(search: _GraphSearch, turns: int, rng: np.random.Generator
 def _escape_maximum(search: _GraphSearch, tabu: int) -> bool:
     """Leave a local maximum by the best changes that avoid the last graphs; return whether the score improved."""
     maximum = search.score
-    visited = deque([tuple(search.parents)], maxlen=max(tabu, 1))
+    visited = deque([search.parents], maxlen=max(tabu, 1))
     steps = 0
     while tabu and search.score <= maximum + TOLERANCE:
         change = search.find_best(visited)
-        if change is None or (change.gain <= 0 and steps >= tabu):
+        if change is None or (change[0] <= 0 and steps >= tabu):
             return False
-        search.apply(change)
-        visited.append(tuple(search.parents))
+        search.move_to(change[1])
+        visited.append(search.parents)
         steps += 1
     return bool(tabu)
 
@@ -362,6 +353,7 @@ class _GraphSearch:
         self._scores = [0.0] * len(names)
         self._toggle_gains = np.full((len(names), len(names)), -np.inf)
         """The gain of each family when a parent is added or removed."""
+        self.parents: Graph = (-1,) * len(names)
         self.move_to(start)
 
     @property
@@ -370,10 +362,12 @@ class _GraphSearch:
         return sum(self._scores)
 
     def move_to(self, graph: Graph) -> None:
-        """Make another graph the current one."""
-        self.parents = list(graph)
-        for child in range(len(graph)):
+        """Make another graph the current one, and score the families that it has not had."""
+        changed = [child for child, (old, new) in enumerate(zip(self.parents, graph, strict=True)) if old != new]
+        self.parents = graph
+        for child in changed:
             self._score_family(child)
+        advance(f"score {self.score:.1f}")
 
     def _score_family(self, child: int) -> None:
         key = child, self.parents[child]
@@ -387,17 +381,17 @@ class _GraphSearch:
         self._scores[child], self._toggle_gains[child], self._arcs[child] = self._cache[key]
         self._counts[child] = key[1].bit_count()
 
-    def find_best(self, past: Collection[Graph] = ()) -> _ArcChange | None:
-        """Return the change of the greatest gain that leads to none of the past graphs."""
+    def find_best(self, past: Collection[Graph] = ()) -> tuple[float, Graph] | None:
+        """Return the greatest gain of a change that leads to none of the past graphs, and the graph after it."""
         gains = self._compute_gains()
         while True:
-            kind, child, parent = np.unravel_index(int(gains.argmax()), gains.shape)
+            kind, child, parent = map(int, np.unravel_index(int(gains.argmax()), gains.shape))
             gain = float(gains[kind, child, parent])
             if gain == -np.inf:
                 return None
-            change = _ArcChange(gain, int(kind), int(child), int(parent))
-            if not past or tuple(self._change_parents(change)) not in past:
-                return change
+            graph = self._change(kind, child, parent)
+            if graph not in past:
+                return gain, graph
             gains[kind, child, parent] = -np.inf
 
     def _compute_gains(self) -> Values:
@@ -432,7 +426,7 @@ class _GraphSearch:
                 and self.parents[parent] == parents ^ (1 << parent)
                 and self._is_neutral(child, parent)
             ):
-                self.apply(_ArcChange(0.0, _REVERSE, child, parent))
+                self.move_to(self._change(_REVERSE, child, parent))
                 count += 1
                 if count == times:
                     break
@@ -447,20 +441,13 @@ class _GraphSearch:
             return False
         return bool(abs(self._toggle_gains[child, parent] + self._toggle_gains[parent, child]) <= 2 * TOLERANCE)
 
-    def _change_parents(self, change: _ArcChange) -> list[int]:
-        parents = self.parents.copy()
-        parents[change.child] ^= 1 << change.parent
-        if change.kind == _REVERSE:
-            parents[change.parent] ^= 1 << change.child
-        return parents
-
-    def apply(self, change: _ArcChange) -> None:
-        """Apply a change to the current graph."""
-        self.parents = self._change_parents(change)
-        self._score_family(change.child)
-        if change.kind == _REVERSE:
-            self._score_family(change.parent)
-        advance(f"score {self.score:.1f}")
+    def _change(self, kind: int, child: int, parent: int) -> Graph:
+        """Return the graph after the addition, removal (kind 0) or reversal (1) of an arc."""
+        parents = list(self.parents)
+        parents[child] ^= 1 << parent
+        if kind == _REVERSE:
+            parents[parent] ^= 1 << child
+        return tuple(parents)
 
 
 @lru_cache(maxsize=2**14)
