@@ -649,10 +649,10 @@ def join_breaks(parts: Sequence[Values]) -> Values:
 
 
 def search_states(cumulative: Values, starts: Codes, states: int, uniforms: Values) -> Codes:
-    """Find for every row the first state whose cumulative probability reaches ``uniforms * total``.
+    """Find for each uniform number (...,) the first state whose cumulative probability reaches ``uniform * total``.
 
-    Binary search in ``cumulative[start : start + states]``, all rows at once. States of probability zero are never
-    found: at 0 the first possible state is, and a total that rounding leaves below 1 is reached by the last one.
+    Binary search in ``cumulative[start : start + states]``, all at once. States of probability zero are never found: at
+    0 the first possible state is, and a total that rounding leaves below 1 is reached by the last one.
 
     Examples
     --------
@@ -660,9 +660,8 @@ def search_states(cumulative: Values, starts: Codes, states: int, uniforms: Valu
     array([1, 1, 3, 3])
     """
     wanted = np.maximum(uniforms * cumulative[starts + states - 1], np.nextafter(0.0, 1.0))
-    low = np.zeros(len(uniforms), dtype=np.intp)
-    high = np.full(len(uniforms), states - 1, dtype=np.intp)
-    for _ in range(max(states - 1, 1).bit_length()):
+    low, high = np.zeros(wanted.shape, dtype=np.intp), np.full(wanted.shape, states - 1)
+    for _ in range((states - 1).bit_length()):
         middle = (low + high) // 2
         below = cumulative[starts + middle] < wanted
         low = np.where(below, np.minimum(middle + 1, high), low)
@@ -678,16 +677,8 @@ def draw_codes(weights: Values, index: NDArray[np.intp], uniforms: Values) -> ND
     >>> draw_codes(np.array([[1.0, 3.0], [0.0, 1.0]]), np.array([0, 0, 1]), np.array([0.2, 0.3, 0.0])).tolist()
     [0, 1, 1]
     """
-    cumulated = np.cumsum(weights, axis=1)
-    last = weights.shape[1] - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
-    goal = uniforms * cumulated[index, -1]
-    low, high = np.zeros(index.shape, dtype=np.intp), last[index]
-    for _ in range(int(weights.shape[1] - 1).bit_length()):
-        middle = (low + high) // 2
-        above = ~(cumulated[index, middle] <= goal)  # also where weights are NaN
-        high = np.where(above, middle, high)
-        low = np.minimum(np.where(above, low, middle + 1), high)
-    return low
+    states = weights.shape[1]
+    return search_states(np.cumsum(weights, axis=1).reshape(-1), index * states, states, uniforms)
 
 
 def solve_increasing(
