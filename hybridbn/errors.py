@@ -73,6 +73,17 @@ class ImpossibleEvidence(HybridBNError):
         return type(self), (str(self), self.rows)
 
 
+@contextlib.contextmanager
+def renumber_rows(numbers: NDArray[Any], describe: Callable[[Sequence[int]], str]) -> Iterator[None]:
+    """Let errors of impossible rows of a part of a table name them as rows of the whole table, see
+    `ImpossibleEvidence.renumber`.
+    """
+    try:
+        yield
+    except ImpossibleEvidence as problem:
+        raise problem.renumber(numbers, describe) from None
+
+
 class TooWide(HybridBNError):
     """An exact computation that would need more memory than it was allowed."""
 

@@ -22,12 +22,12 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
+from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.elimination.factors import normalize_logs
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
-from hybridbn.inference.queries import impossible_evidence, log_joint, posterior, suppose
+from hybridbn.inference.queries import impossible_evidence, log_joint, name_impossible_rows, posterior, suppose
 from hybridbn.inference.relevance import Snapshot
 from hybridbn.inference.sampling import draw
 from hybridbn.inference.solutions import infer_posteriors
@@ -191,11 +191,8 @@ def _find_outcomes(
         raise TableError(f"{cause.name!r} is set, so the effect can't be given what is known of it; leave it out")
     rows = np.repeat(np.arange(read.rows), len(levels))
     repeated = suppose(cut, read, {cause.name: np.tile(levels, read.rows)}, rows)
-    try:
+    with name_impossible_rows(rows, read.single, nan=True):
         (result,) = infer_posteriors(cut, [outcome.name], repeated, options, repeated)
-    except ImpossibleEvidence as problem:
-        impossible = sorted({row // len(levels) for row in problem.rows})
-        raise impossible_evidence(impossible, read.single, nan=True) from None
     found = result.probabilities if isinstance(result, DiscretePosterior) else result.numeric.mean()
     return np.asarray(found).reshape(read.rows, len(levels), *found.shape[1:])
 
@@ -403,14 +400,12 @@ def counterfactual(
     read = reader.evidence()
     path = _find_path(network, on, settings)
     case = _Case(network, outcome, read, settings, path, monotone, options or Options())
-    try:
+    with name_impossible_rows(np.arange(read.rows), read.single):
         if not case.is_determined() and all(case.has_closed_twin(name) for name in path):
             return case.answer_by_twins()
         if path == [on] and isinstance(outcome, Discrete) and not monotone:
             return case.find_bounds()
         return case.answer_by_draws(int(draws), make_generator(random_state))
-    except ImpossibleEvidence as problem:
-        raise impossible_evidence(problem.rows, read.single) from None
 
 
 def _read_settings(network: Network, on: str, do: Any) -> dict[str, Any]:
@@ -500,10 +495,8 @@ class _Case:
         count = 1 if self.is_determined() else count
         picked = np.repeat(np.arange(rows), count)
         repeated = suppose(network, self.evidence, {}, picked)
-        try:
+        with name_impossible_rows(picked, self.evidence.single):
             values = draw(network, repeated, rng.random((len(network), len(picked))), self.options)
-        except ImpossibleEvidence as problem:
-            raise impossible_evidence(sorted({row // count for row in problem.rows}), self.evidence.single) from None
         twins = {name: np.full(len(picked), value) for name, value in self.settings.items()}
         for name in self.path:
             potential = network.potential(name)

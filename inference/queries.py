@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence, TableError, TooWide
+from hybridbn.errors import ImpossibleEvidence, TableError, TooWide, renumber_rows
 from hybridbn.inference.engines import find_first_engine, list_engines
 from hybridbn.inference.engines.single_case import CASES_PER_MEASUREMENT, MOST_KNOWN
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
@@ -279,6 +279,11 @@ def impossible_evidence(rows: Sequence[int], single: bool, *, nan: bool = False,
         + ("ask with impossible='nan' to get NaN there instead" if nan else "leave out what contradicts the rest"),
         tuple(rows),
     )
+
+
+def name_impossible_rows(numbers: NDArray[np.intp], single: bool, *, nan: bool = False) -> AbstractContextManager[None]:
+    """Let errors of impossible rows name them by numbers of the rows of the user's evidence."""
+    return renumber_rows(numbers, lambda rows: impossible_evidence(rows, single, nan=nan).text)
 
 
 def allow_draws(network: Network, target: str, options: Options) -> Options:

@@ -33,7 +33,7 @@ from hybridbn.inference.elimination.compilers import choose_order
 from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, find_distinct_rows
 from hybridbn.inference.gaussian_conditioning import Regressions, solve_conditionals
-from hybridbn.inference.queries import impossible_evidence, read_relevant_evidence, suppose
+from hybridbn.inference.queries import impossible_evidence, name_impossible_rows, read_relevant_evidence, suppose
 from hybridbn.inference.relevance import Snapshot, ancestors
 from hybridbn.inference.solutions import TableCollector, infer_posteriors, solve
 from hybridbn.jobs import run_in_threads
@@ -66,10 +66,8 @@ def sample(
     repeated = suppose(network, read, {}, rows)
     rng = make_generator(random_state)
     uniforms = rng.random((len(rows), len(network))).T
-    try:
+    with name_impossible_rows(rows, read.single):
         codes = draw(network, repeated, uniforms, options or Options())
-    except ImpossibleEvidence as problem:
-        raise impossible_evidence(sorted({row // n for row in problem.rows}), read.single) from None
     return reader.answer(network.variables, codes, each=n)
 
 
@@ -324,10 +322,8 @@ def _conditional(
         return own.values
     if own is not None and own.observed.any():
         rows, values = np.flatnonzero(~own.observed), np.array(own.values)
-        try:
+        with name_impossible_rows(rows, evidence.single):
             values[rows] = _conditional(network, variable, evidence.take(rows, len(rows)), uniforms[rows], options)
-        except ImpossibleEvidence as problem:
-            raise impossible_evidence(rows[list(problem.rows)].tolist(), evidence.single) from None
         return values
     read = read_relevant_evidence(network, evidence, [name])
     (posterior,) = infer_posteriors(network, [name], read, options)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self, TypeAlias
@@ -22,7 +21,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence, TableError
+from hybridbn.errors import TableError, renumber_rows
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, Interval
 from hybridbn.inference.most_probable import most_probable
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
@@ -123,7 +122,7 @@ class Completion:
             column = np.array(cells[name])
             for part in self._split_by_blanket(name, rows, table, holes):
                 known, variables = evidence.take(rows[part], len(part)), [self.network.variable(name)]
-                with _renumber_rows(rows[part]):
+                with renumber_rows(rows[part], _describe_impossible):
                     drawn = draw_jointly(self.network, variables, known, level[None, part], self.options)
                 column[rows[part]] = self.translate_to_table(table, name, drawn[name], level[part])
             cells[name] = column
@@ -173,7 +172,7 @@ class Completion:
         holes = find_holes(table)
         if not any(name in self.network for name in holes):
             return {}
-        with _renumber_rows(np.arange(len(table)) if rows is None else rows):
+        with renumber_rows(np.arange(len(table)) if rows is None else rows, _describe_impossible):
             return posteriors(self.network, self._make_bounded_evidence(table, holes), None, self.options)
 
     def expectation(self, table: Table, posterior: Posterior) -> Values:
@@ -255,7 +254,7 @@ class Completion:
                 name: self.expectation(table, posterior) for name, posterior in self.posteriors(table, rows).items()
             }
         evidence = EvidenceReader(self.network, table).evidence(table.names)
-        with _renumber_rows(rows):
+        with renumber_rows(rows, _describe_impossible):
             expected = self.closed.expect(evidence, [name for name in holes if name in self.network], self.options)
         return {
             name: self._translate_probabilities(table, variable, expected[name])
@@ -267,7 +266,7 @@ class Completion:
 
     def _most_probable_block(self, table: Table, rows: NDArray[np.intp]) -> Cells:
         holes = find_holes(table)
-        with _renumber_rows(rows):
+        with renumber_rows(rows, _describe_impossible):
             evidence = self._make_bounded_evidence(table, holes)
             completed = Table(most_probable(self.network, evidence, None, self.options))
         return self._fill_block(table, {name: completed.coded(self.network.variable(name)) for name in holes}, {})
@@ -304,7 +303,7 @@ class Completion:
     def _draw_all(self, evidence: Evidence, rows: NDArray[np.intp], level: Mapping[str, Values]) -> Cells:
         """Draw without regard to bounds."""
         everything = {name: level[name] if name in level else np.full(len(rows), 0.5) for name in self.network}
-        with _renumber_rows(rows):
+        with renumber_rows(rows, _describe_impossible):
             if self.closed is not None:
                 return dict(self.closed.draw(evidence, everything, self.options))
             return draw(self.network, evidence, np.array([*everything.values()]), self.options)
@@ -322,16 +321,14 @@ class Completion:
             )
         level = levels(_ATTEMPTS, rows)
         uniforms = np.array([level[name] for name in self.network])
-        try:
+        with renumber_rows(
+            rows,
+            lambda impossible: (
+                f"no value within the bounds {dict(bounds)} is possible in row {impossible[0]} given its observed"
+                f" cells ({len(impossible)} such rows); widen the bounds"
+            ),
+        ):
             return draw(self.network, Evidence(findings, len(rows), single=False), uniforms, self.options)
-        except ImpossibleEvidence as problem:
-            raise problem.renumber(
-                rows,
-                lambda impossible: (
-                    f"no value within the bounds {dict(bounds)} is possible in row {impossible[0]} given its observed"
-                    f" cells ({len(impossible)} such rows); widen the bounds"
-                ),
-            ) from None
 
     def _make_bounded_evidence(self, table: Table, holes: Mapping[str, NDArray[np.bool_]]) -> Any:
         """Return the table, with intervals in the missing cells of bounded columns."""
@@ -384,15 +381,6 @@ class Completion:
                 " it together with rows in which it is observed"
             )
         return ObservedNumbers(seen, np.array(variable.cuts or ()))
-
-
-@contextmanager
-def _renumber_rows(rows: NDArray[np.intp]) -> Iterator[None]:
-    """Let errors of impossible rows tell the rows' numbers in the whole table."""
-    try:
-        yield
-    except ImpossibleEvidence as problem:
-        raise problem.renumber(rows, _describe_impossible) from None
 
 
 def _describe_impossible(rows: Sequence[int]) -> str:

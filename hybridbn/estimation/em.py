@@ -39,7 +39,7 @@ from hybridbn.fitting.base import Potentials, Spec, counts_suffice, moments_suff
 from hybridbn.inference.compilation import Problem, Question, problem_of
 from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_rows
-from hybridbn.inference.queries import impossible_evidence
+from hybridbn.inference.queries import name_impossible_rows
 from hybridbn.jobs import share_passes, track_items
 from hybridbn.network import Network
 from hybridbn.options import (
@@ -468,10 +468,8 @@ class _RowDivider:
         likelihood = log_likelihood(network, divided.complete, self.options) if len(divided.complete) else 0.0
         if not len(divided.rows):
             return Expected({}, likelihood)
-        try:
+        with name_impossible_rows(first + divided.rows, False):
             statistics, logs = expect_statistics(network, divided.evidence, divided.weights, self.options, self.settled)
-        except ImpossibleEvidence as problem:
-            raise problem.renumber(first + divided.rows, lambda rows: str(impossible_evidence(rows, False))) from None
         return Expected(statistics, float(divided.weights @ logs) + likelihood)
 
 
