@@ -89,10 +89,10 @@ class GaussianPosterior(Density):
     def _fill_up(self, name: str) -> float | Values:
         return 1.0 if name == "_variances" else 0.0
 
-    def moments(self) -> tuple[Values, Values]:
-        """Return mean and variance (rows,); NaN where a tail is too heavy for them."""
+    def _measure_spread(self, _: Values) -> Values:
+        """Return mean and variance; NaN where a tail is too heavy for them."""
         if len(self._weights) == 1:
-            return self._weights[0] * self._means[0], self._weights[0] * self._variances[0]
+            return np.concatenate([self._weights * self._means, self._weights * self._variances])
         mean = np.sum(self._weights * self._means, axis=0)
         variance = np.sum(self._weights * (self._variances + (self._means - mean) ** 2), axis=0)
         return self._add_tails(np.stack([mean, variance]), self._gains)
@@ -260,25 +260,20 @@ class WeightedMixture:
     """
 
     def __init__(self, variable: Continuous, *, sampled: bool) -> None:
-        self._variable, self._sampled = variable, sampled
-        self._parts: list[tuple[Values, Values, Values]] = []
-        self._log_scale = -math.inf
+        self._variable = variable
+        self._most, self._most_held = (
+            (MOST_SAMPLED_PARTS, 8 * MOST_SAMPLED_PARTS) if sampled else (MOST_PARTS, 2 * MOST_PARTS)
+        )
+        self._parts: list[tuple[Values, Values, Values, Values]] = []
         self._count = 0
 
     def add(self, weights: Values, means: Values, variances: Values, log_scale: float) -> None:
         """Add parts (parts,)."""
         used = weights > 0
-        if not used.any():
-            return
-        top = max(self._log_scale, log_scale)
-        if top > self._log_scale:
-            factor = math.exp(self._log_scale - top)
-            self._parts = [(old * factor, mean, variance) for old, mean, variance in self._parts]
-            self._log_scale = top
-        parts = (weights[used] * math.exp(log_scale - top), means[used], variances[used])
-        self._parts.append(parts)
-        self._count += len(parts[0])
-        if self._count > (8 * MOST_SAMPLED_PARTS if self._sampled else 2 * MOST_PARTS):
+        scales = np.full(np.count_nonzero(used), log_scale)
+        self._parts.append((weights[used], means[used], variances[used], scales))
+        self._count += len(scales)
+        if self._count > self._most_held:
             self._parts = [self._join()]
             self._count = len(self._parts[0][0])
 
@@ -292,10 +287,10 @@ class WeightedMixture:
             suits it, with mean and variance of the whole as before (West 1993, "Approximating posterior distributions
             by mixture").
         """
-        if not self._parts:
+        if not self._count:
             nothing = np.full((1, 1), np.nan)
             return GaussianPosterior(self._variable, nothing, nothing, nothing, False, np.zeros(1), None)
-        weights, means, variances = self._join()
+        weights, means, variances, _ = self._join()
         weights = weights / weights.sum()
         if points is not None:
             center = weights @ means
@@ -305,15 +300,15 @@ class WeightedMixture:
             variances = (1 - width**2) * variances + width**2 * spread
         return GaussianPosterior.of(self._variable, weights[:, None], means[:, None], variances[:, None])
 
-    def _join(self) -> tuple[Values, Values, Values]:
-        """Return all parts that count, neighbors merged where there are too many."""
-        weights, means, variances = (np.concatenate(arrays) for arrays in zip(*self._parts, strict=True))
+    def _join(self) -> tuple[Values, Values, Values, Values]:
+        """Return all parts that count on one scale, neighbors merged where there are too many, and that scale."""
+        weights, means, variances, scales = (np.concatenate(arrays) for arrays in zip(*self._parts, strict=True))
+        weights = weights * np.exp(scales - scales.max())
         used = weights > NOTHING * weights.sum()
-        weights, means, variances = weights[used], means[used], variances[used]
-        most = MOST_SAMPLED_PARTS if self._sampled else MOST_PARTS
-        return (
-            (weights, means, variances) if len(weights) <= most else _merge_neighbors(weights, means, variances, most)
-        )
+        parts = weights[used], means[used], variances[used]
+        if len(parts[0]) > self._most:
+            parts = _merge_neighbors(*parts, self._most)
+        return *parts, np.full(len(parts[0]), scales.max())
 
 
 def _merge_neighbors(weights: Values, means: Values, variances: Values, most: int) -> tuple[Values, Values, Values]:
