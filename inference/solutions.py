@@ -142,7 +142,7 @@ class DensityCollector:
         self._parts: list[tuple[NDArray[np.intp], Density]] = []
         self._numbers = 0.0
         self._bytes = 0.0
-        self.moments: tuple[Values, Values] | None = None
+        self.moments: Values | None = None
 
     def add(self, part: Solution) -> None:
         """Store the density of some rows."""
@@ -153,10 +153,10 @@ class DensityCollector:
         self._parts.append((rows, density))
         # joined densities have as many numbers in every row as the largest one
         if self.moments is None and max(self._bytes, 8.0 * self._numbers * self._rows) > self._most:
-            self.moments = np.empty(self._rows), np.empty(self._rows)
+            self.moments = np.empty((2, self._rows))
         if self.moments is not None:
             for numbers, one in self._parts:
-                self.moments[0][numbers], self.moments[1][numbers] = one.moments()
+                self.moments[:, numbers] = one.moments()
             self._parts.clear()
 
     @property
@@ -311,7 +311,7 @@ class _RepeatedPosterior(LazyPosterior):
             return self._make_density(rows)
         marked = None if self._marked is None else self._marked[rows]
         chosen = self._density_of, self._distinct_rows[rows], marked, self._summary[:, rows]
-        return _RepeatedPosterior(self.variable, *chosen, self._select_log_evidence(rows))
+        return _RepeatedPosterior(self.variable, *chosen, partial(self._select_log_evidence, rows))
 
     def _make_density(self, rows: NDArray[np.intp]) -> Density:
         """Return the density of some rows."""
@@ -320,7 +320,7 @@ class _RepeatedPosterior(LazyPosterior):
         if len(inverse) != len(distinct) or (inverse != np.arange(len(inverse))).any():
             density = density.select_rows(inverse.ravel())
         marked = None if self._marked is None else self._marked[rows]
-        return density.with_answer(False, self._summary[0, rows], marked, self._select_log_evidence(rows))
+        return density.with_answer(False, self._summary[0, rows], marked, partial(self._select_log_evidence, rows))
 
 
 def _solve_density(

@@ -212,15 +212,12 @@ class Posterior(Batch):
     def select_rows(self, rows: NDArray[np.intp]) -> Any:
         """Return some rows as a batch."""
         clone = super().select_rows(rows)
-        clone._log_evidence = self._select_log_evidence(rows)
+        clone._log_evidence = partial(self._select_log_evidence, rows)
         return clone
 
-    def _select_log_evidence(self, rows: NDArray[np.intp]) -> Callable[[], Values] | Values | None:
-        """Return the log probability of the evidence of some rows, which is computed when somebody asks."""
-        known = self._log_evidence
-        return (
-            partial(_take_log_evidence, self, rows) if callable(known) else None if known is None else known[..., rows]
-        )
+    def _select_log_evidence(self, rows: NDArray[np.intp]) -> Values:
+        """Return the log probability of the evidence of some rows and its limits, when somebody asks."""
+        return self.compute_log_evidence()[:, rows]
 
     def sample(self, k: int | None = None, random_state: Any = None) -> Any:
         """Draw from the distribution: `k` draws for every row, or one (without a dimension) if it is left out."""
@@ -239,20 +236,20 @@ class Posterior(Batch):
         return np.asarray(self.variable.round(drawn))
 
     @abstractmethod
-    def _moments(self) -> tuple[Values, Values]:
-        """Return mean and variance (rows,)."""
+    def moments(self) -> Values:
+        """Return mean and variance (2, rows)."""
 
     def mean(self) -> Any:
         """Return the expectation; that of states if they are numbers."""
-        return self._rows_first(self._moments()[0])
+        return self._rows_first(self.moments()[0])
 
     def var(self) -> Any:
         """Return the variance; of dates and times in days, squared."""
-        return self._rows_first(self._moments()[1])
+        return self._rows_first(self.moments()[1])
 
     def std(self) -> Any:
         """Return the standard deviation."""
-        return self._rows_first(np.sqrt(self._moments()[1]))
+        return self._rows_first(np.sqrt(self.moments()[1]))
 
     def cdf(self, x: ArrayLike) -> Any:
         """Return the probability of a value up to `x`; of m points in n rows: (n, m)."""
@@ -389,10 +386,6 @@ class Posterior(Batch):
         return show_posterior(self)
 
 
-def _take_log_evidence(whole: Posterior, rows: NDArray[np.intp]) -> Values:
-    return whole.compute_log_evidence()[:, rows]
-
-
 class DiscretePosterior(Posterior):
     """Probabilities of the states of a discrete variable.
 
@@ -455,10 +448,11 @@ class DiscretePosterior(Posterior):
             raise TableError(f"the states of {self.variable.name!r} are not numbers; ask for probabilities or the mode")
         return np.array(self.states, dtype=float)
 
-    def _moments(self) -> tuple[Values, Values]:
+    def moments(self) -> Values:
+        """Return mean and variance (2, rows)."""
         numbers = self._numbers()
         mean = numbers @ self._table
-        return mean, np.sum((numbers[:, None] - mean) ** 2 * self._table, axis=0)
+        return np.stack([mean, np.sum((numbers[:, None] - mean) ** 2 * self._table, axis=0)])
 
     def _at_points(self, method: str, points: Values) -> Values:
         return np.asarray(getattr(self, method)(points))

@@ -305,10 +305,10 @@ class Density(ContinuousPosterior):
         return self._put_masses(x, np.zeros(x.shape))
 
     @abstractmethod
-    def moments(self) -> tuple[Values, Values]:
-        """Return mean and variance (rows,)."""
+    def _measure_spread(self, _: Values) -> Values:
+        """Return mean and variance (2, rows)."""
 
-    def _add_tails(self, inner: Values, gains: Values) -> tuple[Values, Values]:
+    def _add_tails(self, inner: Values, gains: Values) -> Values:
         """Return mean and variance with what tails add, and warn where they have none."""
         missing = np.asarray((np.isnan(gains) & ~np.isnan(inner)).any(axis=1))
         if missing.any():
@@ -316,17 +316,11 @@ class Density(ContinuousPosterior):
                 f"{self.variable.name!r} has no {'mean' if missing[0] else 'variance'}, or none that could be told:"
                 " its density has too heavy a tail; ask for quantiles instead",
             )
-        mean, variance = inner + gains
-        return mean, variance
+        return inner + gains
 
-    def _moments(self) -> tuple[Values, Values]:
-        """Return mean and variance, worked out in blocks of rows."""
-        rows = self._rows
-        block = max(1, BLOCK // max(self._width, 1))
-        if block >= rows:
-            return self.moments()
-        parts = [self.select_rows(own).moments() for own in np.split(np.arange(rows), range(block, rows, block))]
-        return np.concatenate([mean for mean, _ in parts]), np.concatenate([variance for _, variance in parts])
+    def moments(self) -> Values:
+        """Return mean and variance (2, rows)."""
+        return self._by_rows("_measure_spread", np.empty((2, self._rows)))
 
     def _log_pdf(self, x: Values) -> Values:
         with np.errstate(divide="ignore"):
@@ -443,8 +437,9 @@ class LazyPosterior(ContinuousPosterior):
     _error: Any = property(lambda self: self._summary[0])
     _point_cells: Any = property(lambda self: self.select_rows(np.arange(1)).point_cells if self._count else NO_POINTS)
 
-    def _moments(self) -> tuple[Values, Values]:
-        return self._summary[1], self._summary[2]
+    def moments(self) -> Values:
+        """Return mean and variance (2, rows)."""
+        return self._summary[1:]
 
     def _by_rows(self, method: str, x: Values) -> Values:
         # points that all rows share are sent to the rows as one column
@@ -498,7 +493,7 @@ def list_log_evidence(answer: Posterior, places: NDArray[np.intp]) -> Values:
 
 
 def _summarize(answer: ContinuousPosterior, places: NDArray[np.intp]) -> Values:
-    return np.stack([answer._error, *answer._moments()])
+    return np.stack([answer._error, *answer.moments()])
 
 
 def _evaluate(method: str, points: Values, answer: ContinuousPosterior, places: NDArray[np.intp]) -> Values:

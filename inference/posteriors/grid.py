@@ -92,8 +92,8 @@ class PiecewisePosterior(Density):
         far = np.maximum(np.abs(high - points), np.abs(low - points))[:, 0]
         return self._rows_first(np.maximum(self._error, (beside * far).sum(axis=0)))
 
-    def moments(self) -> tuple[Values, Values]:
-        """Return mean and variance (rows,) with what lies beyond the grid; NaN where a tail is too heavy for them."""
+    def _measure_spread(self, _: Values) -> Values:
+        """Return mean and variance with what lies beyond the grid; NaN where a tail is too heavy for them."""
         return self._add_tails(*self.integrate_moments())
 
     def integrate_moments(self) -> tuple[Values, Values]:
@@ -362,8 +362,7 @@ class CellPosterior(PiecewisePosterior):
             masses[0, known] = 1.0
         return masses
 
-    def moments(self) -> tuple[Values, Values]:
-        """Return mean and variance (rows,)."""
+    def _measure_spread(self, _: Values) -> Values:
         points = node_axis(self._shared_low, self._shared_high).points
         means = (points * self._shapes).sum(axis=0)
         within = np.sum((points - means) ** 2 * self._shapes, axis=0)
@@ -373,7 +372,7 @@ class CellPosterior(PiecewisePosterior):
         variance = within @ self._weights + np.sum(self._weights * ((means - middle)[:, None] - mean) ** 2, axis=0)
         if self._values is not None:
             variance = np.where(np.isnan(self._values), variance, variance * 0.0)
-        return self._with_values(mean + middle), variance
+        return np.stack([self._with_values(mean + middle), variance])
 
 
 TAIL = 1e-17
