@@ -56,6 +56,7 @@ from hybridbn.inference.elimination.factors import (
 from hybridbn.inference.elimination.program import Factor, Program
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.modes import find_modes_along, find_modes_of_root
+from hybridbn.potentials.base import take_logs
 from hybridbn.variables import Continuous, Values, shorten
 
 START_CELLS = 24
@@ -625,8 +626,7 @@ class SharedGrid:
         error = np.zeros(len(inside))
         rough_cells: dict[str, NDArray[Any]] = {}
         for name, (own, table) in marginals.items():
-            with np.errstate(divide="ignore"):
-                seen = assess_cells(np.log(table), self.nodes(name, table.shape[1]), tolerance)
+            seen = assess_cells(take_logs(table), self.nodes(name, table.shape[1]), tolerance)
             # where nothing was seen, something may lie between the nodes
             inside[own] &= table.max(axis=0, initial=0.0) > 0
             fine[own] &= seen.settled
@@ -780,8 +780,7 @@ def _refine_for_prior(
     for name, table in zip(names, tables, strict=True):
         edges = cells[name]
         axis = node_axis(edges[:-1, None], edges[1:, None])
-        with np.errstate(divide="ignore"):
-            logs = np.log(table)
+        logs = take_logs(table)
         split = assess_cells(logs[:, None], axis, tolerance).split[:, 0]
         fresh[name] = _halve_cells(edges, split)
     return fresh if any(len(edges) > len(cells[name]) for name, edges in fresh.items()) else None

@@ -39,7 +39,7 @@ from hybridbn.inference.solutions import TableCollector, infer_posteriors, solve
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator
-from hybridbn.potentials.base import Axes, Potential, draw_codes
+from hybridbn.potentials.base import Axes, Potential, draw_codes, take_logs
 from hybridbn.variables import Codes, Discrete, Values, Variable, encode_configurations
 
 FEW = 8
@@ -583,8 +583,7 @@ class ConditionalGaussian:
         assert isinstance(collector, TableCollector)
         sizes = [len(self.discrete.variable(name)) for name in names]  # type: ignore[arg-type]  # all are discrete
         table = np.broadcast_to(answer.arrange_rows(collector.table), (*sizes, len(rows)))
-        with np.errstate(divide="ignore"):
-            return np.ascontiguousarray(np.log(table.reshape(-1, len(rows)).T))
+        return np.ascontiguousarray(take_logs(table.reshape(-1, len(rows)).T))
 
     def _densities(self, values: Values, first: Codes, steps: Codes, wanted: NDArray[np.bool_]) -> Values:
         """Return the log density of what is observed in each row for the configurations that are `steps` from the

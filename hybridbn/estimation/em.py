@@ -51,7 +51,7 @@ from hybridbn.options import (
     make_generator,
     split_missing,
 )
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials.base import Potential, take_logs
 from hybridbn.tables import Rows, Table, declare_rows
 from hybridbn.variables import Continuous, Discrete, Values, Variable, encode_configurations, shorten
 
@@ -347,8 +347,7 @@ def _find_priors(families: Families, statistics: Mapping[str, Statistics]) -> di
 def _log_prior(network: Network, priors: Mapping[str, Values]) -> float:
     """Return the log density of tables of probabilities under Dirichlet priors, up to a constant."""
     tables: Any = {name: network.potential(name) for name in priors}
-    with np.errstate(divide="ignore"):
-        return float(sum(np.sum(counts * np.log(tables[name].table)) for name, counts in priors.items()))
+    return float(sum(np.sum(counts * take_logs(tables[name].table)) for name, counts in priors.items()))
 
 
 def _maximize(

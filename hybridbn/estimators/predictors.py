@@ -47,6 +47,7 @@ from hybridbn.learning.imputation.model import (
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Marks, Options, Strategy, check_choice, check_level
 from hybridbn.potentials import Multinomial
+from hybridbn.potentials.base import take_logs
 from hybridbn.structures.automatic import calibrate_intervals, select_usable, widen_level
 from hybridbn.structures.building import Structure
 from hybridbn.tables import Rows, Table
@@ -235,8 +236,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
 
     def predict_log_proba(self, X: Any) -> Values:
         """Return the logarithms of the probabilities of the classes; -inf where one is zero."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+        return take_logs(self.predict_proba(X))
 
     def predict_distribution(self, X: Any) -> DiscretePosterior:
         """Return the posterior of the class: probabilities, entropy, mode, samples of all rows."""

@@ -32,7 +32,7 @@ from hybridbn.fitting.cross_validation import deal_table, score_held_out, split_
 from hybridbn.fitting.gaussian import LinearGaussianMixtureFitter
 from hybridbn.options import check_count
 from hybridbn.potentials import Kernel
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials.base import Potential, take_logs
 from hybridbn.potentials.kernel.sums import CELLS, DIGITS, log_sum, sum_on_lattice, visit_nearest
 from hybridbn.tables import Rows
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, as_objects, encode_configurations
@@ -621,8 +621,7 @@ def sum_logs_of_nearest(
     # how much narrower than the largest a combination's kernels are, at the least
     narrower = np.min(np.meshgrid(*[(h[-1] / h) ** 2 for h in widths], indexing="ij"), axis=0)
     scaled = points / largest
-    with np.errstate(divide="ignore"):
-        logs, own = np.log(weights), np.log(weights - left_out)
+    logs, own = take_logs(weights), take_logs(weights - left_out)
     # no sum of kernels leaves out more than all the weight at the distance of the farthest neighbor
     everything = math.log(len(points)) + DIGITS
     result = np.empty((len(rows), *narrower.shape))

@@ -29,7 +29,7 @@ from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import ColumnKeywords, OptionKeywords, Options, PrecisionKeywords, check_choice, resolve_options
 from hybridbn.potentials import Multinomial
-from hybridbn.potentials.base import freeze
+from hybridbn.potentials.base import freeze, take_logs
 from hybridbn.structures.automatic import compare_candidates
 from hybridbn.tables import Table, read_rows
 from hybridbn.variables import Codes, Discrete, Values, Variable, code_state
@@ -427,8 +427,7 @@ class ClassScorer:
         answer = posterior(network, self.target, evidence, self.options)
         assert isinstance(answer, DiscretePosterior)
         table = answer.probabilities
-        with np.errstate(divide="ignore"):
-            return np.atleast_2d(np.log(table)).T
+        return np.atleast_2d(take_logs(table)).T
 
     def _evidence_for(self, network: Network) -> Any:
         if not self.single:

@@ -215,8 +215,7 @@ class Potential(Registered, ABC):
     def log_on(self, axes: Axes) -> Values:
         """Evaluate the logarithm of the density on given points; ``-inf`` where it is zero."""
         values, log_scale = self.on(axes)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(values) + log_scale)
+        return np.asarray(take_logs(values) + log_scale)
 
     def add_log_on(self, axes: Axes, total: Values) -> float:
         """Add the logarithm of the density at one point of each variable in each row to a total (rows,), but for the
@@ -597,6 +596,12 @@ def exponentiate(logs: Values, dimensions: int) -> tuple[Values, Values | float]
     top = np.max(logs, axis=tuple(range(dimensions)), initial=-np.inf)
     scale = np.where(np.isfinite(top), top, 0.0)
     return np.exp(logs - scale), scale if scale.ndim else float(scale)
+
+
+def take_logs(values: ArrayLike) -> Values:
+    """Return natural logarithms, and ``-inf`` of zeros without a warning."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(values))
 
 
 def spread(axes: Mapping[Name, NDArray[Any]], scope: Sequence[Name]) -> list[NDArray[Any]]:

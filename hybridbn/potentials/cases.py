@@ -26,6 +26,7 @@ from hybridbn.potentials.base import (
     select_states,
     spread,
     spread_states,
+    take_logs,
 )
 from hybridbn.potentials.multinomial import as_number_array, as_parameter_array
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
@@ -468,8 +469,7 @@ def _log_masses(case: Case, axes: Axes, edges: Values) -> Values:
                 len(edges), -1
             )
     values, scale = case.potential.mass(given, edges)
-    with np.errstate(divide="ignore"):
-        logs = np.asarray(np.log(values) + scale)
+    logs = np.asarray(take_logs(values) + scale)
     cells = len(edges) - 1
     return np.moveaxis(
         np.broadcast_to(logs.reshape(cells, -1), (cells, math.prod(shape))).reshape(cells, *shape), 0, len(names)

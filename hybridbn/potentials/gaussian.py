@@ -24,6 +24,7 @@ from hybridbn.potentials.base import (
     name_component,
     solve_increasing,
     spread,
+    take_logs,
 )
 from hybridbn.potentials.multinomial import Multinomial, as_parameter_array, describe_cell, split
 from hybridbn.registry import LazyModule
@@ -572,8 +573,7 @@ class LinearGaussianMixture(Potential):
 
     @cached_property
     def _log_probabilities(self) -> Values:
-        with np.errstate(divide="ignore"):
-            return freeze(np.log(self.component.table))
+        return freeze(take_logs(self.component.table))
 
     # -- what quadrature needs to know ----------------------------------------------------------------------------
 

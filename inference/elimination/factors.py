@@ -37,7 +37,7 @@ from hybridbn.inference.elimination.program import (
     write_subscripts,
 )
 from hybridbn.inference.evidence import Evidence
-from hybridbn.potentials.base import PointCells, Potential, exponentiate, freeze, list_dimensions
+from hybridbn.potentials.base import PointCells, Potential, exponentiate, freeze, list_dimensions, take_logs
 from hybridbn.variables import Continuous, Values
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ class FactorSource:
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the logarithms of the values."""
         array, scale = self.values(axes, evidence)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(array) + scale)
+        return np.asarray(take_logs(array) + scale)
 
     def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
         """Return the values and their log scale."""
@@ -219,8 +218,7 @@ class WeightSource(FactorSource):
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the logarithms of the values."""
         axis = node_axis_of(axes, self.names[0])
-        with np.errstate(divide="ignore"):
-            return np.log(axis.weights)
+        return take_logs(axis.weights)
 
 
 class LikelihoodSource(FactorSource):
@@ -456,8 +454,7 @@ class PointwiseMarginal:
         batch = _Evaluated(rows, axis.low, axis.high, logs)
         self._batches = [other for other in self._batches if other.rows[0] > rows[-1] or other.rows[-1] < rows[0]]
         self._batches.append(batch)
-        with np.errstate(divide="ignore"):
-            return logs.reshape(-1, len(rows)) + np.log(axis.weights)
+        return logs.reshape(-1, len(rows)) + take_logs(axis.weights)
 
     def _evaluate_cells(self, axes: Mapping[str, Axis], evidence: Evidence, rows: NDArray[np.intp]) -> Values:
         """Return the log marginal at the nodes of cells, each of the row with that number and evidence."""

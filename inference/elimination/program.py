@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from hybridbn.inference.elimination.ordering import EliminationOrder
+from hybridbn.potentials.base import take_logs
 from hybridbn.variables import Values
 
 ROWS = "Z"
@@ -276,8 +277,7 @@ def sum_logs(logs: Values, over: tuple[int, ...], out: Values | None = None) -> 
     peak = np.where(np.isfinite(peak), peak, 0.0)
     scaled = np.subtract(logs, peak, out=out)
     np.exp(scaled, out=scaled)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.sum(scaled, axis=over)) + np.squeeze(peak, over))
+    return np.asarray(take_logs(np.sum(scaled, axis=over)) + np.squeeze(peak, over))
 
 
 ENOUGH = 4096

@@ -64,7 +64,7 @@ from hybridbn.inference.posteriors.grid import PiecewisePosterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.jobs import run_in_threads
 from hybridbn.options import Options
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials.base import Potential, take_logs
 from hybridbn.potentials.mode_search import REACHES, evaluate, find_modes
 from hybridbn.variables import Continuous, Discrete, Values
 
@@ -276,8 +276,7 @@ def _solve_patterns(
                 values = evidence.findings[name].values
                 known = ~np.isnan(values)
                 axes[name] = node_axis(np.where(known, values, axis.low), np.where(known, values, axis.high), values)
-    with np.errstate(divide="ignore"):
-        log_norm = np.log(run.total) + run.log_scale
+    log_norm = take_logs(run.total) + run.log_scale
     return Solution(problem, rows, evidence, axes, tables, log_norm, look.error), look.fine & ~run.doubtful, look.splits
 
 
@@ -486,9 +485,8 @@ def _measure_roughness(problem: Problem, potential: Potential, name: str) -> flo
         del given[name]
         edges = np.repeat(np.linspace(low, high, MOST_SHARED_CELLS + 1)[:, None], PLACES, axis=1)
         axis = node_axis(edges[:-1], edges[1:])
-        with np.errstate(divide="ignore"):
-            logs = evaluate(potential, given, np.arange(PLACES), axis.points, log=True, along=name)
-            return float(assess_cells(logs + np.log(axis.weights), axis, SMOOTH).error.max())
+        logs = evaluate(potential, given, np.arange(PLACES), axis.points, log=True, along=name)
+        return float(assess_cells(logs + take_logs(axis.weights), axis, SMOOTH).error.max())
     except NetworkError:  # it may be undefined at some places
         return np.inf
 

@@ -24,6 +24,7 @@ from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.solutions import AnyNetwork
 from hybridbn.jobs import run_in_threads
 from hybridbn.options import Options
+from hybridbn.potentials.base import take_logs
 from hybridbn.variables import Discrete, Values
 
 if TYPE_CHECKING:
@@ -242,8 +243,7 @@ def _log_sums(logs: Values, starts: NDArray[np.intp], row: NDArray[np.intp]) -> 
     top = np.maximum.reduceat(logs, starts, axis=1)
     top[top == -np.inf] = 0.0
     lengths = np.diff(np.append(starts, len(row)))
-    with np.errstate(divide="ignore"):
-        return np.asarray(top + np.log(np.add.reduceat(np.exp(logs - np.repeat(top, lengths, axis=1)), starts, axis=1)))
+    return np.asarray(top + take_logs(np.add.reduceat(np.exp(logs - np.repeat(top, lengths, axis=1)), starts, axis=1)))
 
 
 def naive_bayes_of(network: AnyNetwork, target: str) -> NaiveBayesTables | None:
@@ -265,10 +265,9 @@ def naive_bayes_of(network: AnyNetwork, target: str) -> NaiveBayesTables | None:
     own = tables[target]
     # variables without arcs do not matter
     attributes = {name: table for name, table in tables.items() if table.parents}
-    with np.errstate(divide="ignore"):
-        logs = {name: np.log(table.table.T) for name, table in attributes.items()}
-        variables = {name: table.child for name, table in attributes.items()}
-        return NaiveBayesTables(own.child, np.log(own.table), variables, logs)
+    logs = {name: take_logs(table.table.T) for name, table in attributes.items()}
+    variables = {name: table.child for name, table in attributes.items()}
+    return NaiveBayesTables(own.child, take_logs(own.table), variables, logs)
 
 
 def mixture_of(network: AnyNetwork, target: str) -> NaiveBayesMixture | None:
@@ -297,10 +296,9 @@ def mixture_of(network: AnyNetwork, target: str) -> NaiveBayesMixture | None:
     tables = {other.child.name: table for other in others if (table := other.as_table())}
     if len(tables) < len(others) or any(other.scope[:-1] != (hidden.name, target) for other in others):
         return None
-    with np.errstate(divide="ignore"):
-        logs = {name: np.log(table.table) for name, table in tables.items()}
-        variables = {name: table.child for name, table in tables.items()}
-        return NaiveBayesMixture(own.child, np.log(root.table[:, None] * own.table), variables, logs)
+    logs = {name: take_logs(table.table) for name, table in tables.items()}
+    variables = {name: table.child for name, table in tables.items()}
+    return NaiveBayesMixture(own.child, take_logs(root.table[:, None] * own.table), variables, logs)
 
 
 def why_not_naive_bayes(network: AnyNetwork, target: str) -> str:

@@ -22,6 +22,7 @@ from hybridbn.inference.elimination.program import SUSPICIOUS, Factor, Program
 from hybridbn.inference.engines import CaseTables, Engine, estimate_rounding
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.relevance import Cached, Snapshot, Status, ancestors, find_requisite
+from hybridbn.potentials.base import take_logs
 from hybridbn.variables import Discrete, Values
 
 MOST_KNOWN = 4096
@@ -255,8 +256,7 @@ class CasePlan(Cached):
 
     def _solve_in_logs(self, program: Program, tables: Sequence[Values], log_norm: float) -> tuple[list[Values], float]:
         """Return the normalized tables where products may underflow."""
-        with np.errstate(divide="ignore"):
-            logs = {number: np.log(table) for number, table in enumerate([*self.static, *tables])}
+        logs = {number: take_logs(table) for number, table in enumerate([*self.static, *tables])}
         results, log_sums = zip(*[normalize_logs(result[..., None]) for result in program.run_log(logs)], strict=True)
         return [table[..., 0] for table in results], log_norm + float(log_sums[0][0])
 

@@ -50,6 +50,7 @@ from hybridbn.inference.grids import Bounds, assess_cells, halve_cells
 from hybridbn.inference.posteriors.continuous import Density
 from hybridbn.inference.posteriors.mixtures import WeightedMixture
 from hybridbn.options import CELLS_PER_SECOND, Options
+from hybridbn.potentials.base import take_logs
 from hybridbn.variables import Values
 
 SLICES_AT_ONCE, FACTOR_BYTES = 4096, 2.0**28
@@ -549,8 +550,7 @@ class SliceSum(WeightedSums):
 
     def log_marginals(self) -> dict[str, Values]:
         """Return the logarithms of the marginals of the cut variables with nodes."""
-        with np.errstate(divide="ignore"):
-            return {name: np.log(marginal) + self.log_scale for name, marginal in self.marginals.items()}
+        return {name: take_logs(marginal) + self.log_scale for name, marginal in self.marginals.items()}
 
     def solution(self, row: int, case: Evidence, error: float) -> Solution:
         """Return the solution of the row."""

@@ -16,7 +16,7 @@ from hybridbn.inference.axes import ORDER, as_slice, node_axis
 from hybridbn.inference.evidence import Interval
 from hybridbn.inference.posteriors.base import Posterior, compute_entropy
 from hybridbn.options import as_numbers
-from hybridbn.potentials.base import NO_POINTS, PointCells
+from hybridbn.potentials.base import NO_POINTS, PointCells, take_logs
 from hybridbn.variables import Continuous, Grid, Values, shorten
 
 if TYPE_CHECKING:
@@ -323,8 +323,7 @@ class Density(ContinuousPosterior):
         return self._by_rows("_measure_spread", np.empty((2, self._rows)))
 
     def _log_pdf(self, x: Values) -> Values:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self._pdf(x)))
+        return take_logs(self._pdf(x))
 
     def _pit(self, truth: Values) -> Values:
         return np.asarray(self._cdf(truth) - self._mass_at(truth) / 2)

@@ -17,7 +17,7 @@ from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre, node
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.continuous import NOTHING, Density
-from hybridbn.potentials.base import NO_POINTS, PointCells, Potential
+from hybridbn.potentials.base import NO_POINTS, PointCells, Potential, take_logs
 from hybridbn.variables import Continuous, Discrete, Values
 
 if TYPE_CHECKING:
@@ -325,8 +325,7 @@ class CellPosterior(PiecewisePosterior):
     def _log_pdf(self, x: Values) -> Values:
         density = super()._pdf(x)
         places = self._find_tails(density)
-        with np.errstate(divide="ignore"):
-            logs = np.log(density)
+        logs = take_logs(density)
         logs[places] = self._closed_form.log_density(x[places], self._weights[:, places[1]])
         return np.asarray(logs)
 

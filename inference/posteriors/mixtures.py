@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hybridbn.inference.axes import arrange_by_row
 from hybridbn.inference.posteriors.continuous import BLOCK, NOTHING, Density
 from hybridbn.potentials import LinearGaussianMixture
-from hybridbn.potentials.base import NO_POINTS, PointCells
+from hybridbn.potentials.base import NO_POINTS, PointCells, take_logs
 from hybridbn.variables import Continuous, Values
 
 DEVIATIONS = np.linspace(-9.0, 9.0, 25)
@@ -116,8 +116,7 @@ class GaussianPosterior(Density):
     def _log_pdf(self, x: Values) -> Values:
         z, spread = self._standardize(x)
         logs = -0.5 * z * z - np.log(spread * np.sqrt(2 * np.pi))
-        with np.errstate(divide="ignore"):
-            masses = np.log(self._mass_at(x))
+        masses = take_logs(self._mass_at(x))
         return np.where(
             masses > -np.inf, masses, scipy.special.logsumexp(logs, axis=1, b=np.broadcast_to(self._weights, z.shape))
         )

@@ -22,6 +22,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from hybridbn.potentials.base import take_logs
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI
 from hybridbn.potentials.kernel.sums import (
     CELLS,
@@ -471,8 +472,7 @@ def sum_on_lines(group: KernelMixture, parent: Values, child: NDArray[Any]) -> V
         )
         # pairs beyond the reach add less than this
         missing = totals + (DIGITS - LINE_REACH**2 / 2 - float(group.log_inside.min()))
-        with np.errstate(divide="ignore"):
-            logs = np.log(sums)
+        logs = take_logs(sums)
         accurate = logs > np.maximum(missing, -LEAST_LOG_SUM)[:, None]
         constant = math.log(widths[0]) + LOG_ROOT_TWO_PI
         result[:, reached] = np.where(accurate, logs - totals[:, None] - constant, np.nan)

@@ -22,6 +22,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from hybridbn.potentials.base import take_logs
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI, invert_normals, log_normal_interval
 from hybridbn.variables import Codes, Values
 
@@ -687,8 +688,7 @@ def _log_mixture_block(
         sums += np.matmul(w.transpose(1, 2, 0), k.transpose(1, 0, 2))
         total += w.sum(axis=0)
     shares = sums / total[..., None]
-    with np.errstate(divide="ignore"):
-        result = np.log(shares)
+    result = take_logs(shares)
     b, i, j = np.nonzero(shares < SAFE)
     at_once = max(1, CELLS // points)
     for start in range(0, len(b), at_once):
@@ -710,8 +710,7 @@ def log_sum(logs: Values, axis: int = 0) -> Values:
     """
     top = logs.max(axis=axis, keepdims=True)
     shift = np.where(np.isfinite(top), top, 0.0)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.exp(logs - shift).sum(axis=axis)) + shift.squeeze(axis))
+    return np.asarray(take_logs(np.exp(logs - shift).sum(axis=axis)) + shift.squeeze(axis))
 
 
 def lay_breaks(points: Values, h: float, between: bool) -> Values:
