@@ -125,13 +125,11 @@ def draw(
             filled[name] = drawn_values if finding is None else np.where(finding.observed, finding.values, drawn_values)
             known[name] = Finding(variable, filled[name])
 
-    if waiting and evidence.rows and options.beyond is not None:
-        cut = _draw_cut(Snapshot.of(network), frozenset(informed), evidence, level, options)
-        if cut:
+    if waiting and evidence.rows:
+        snapshot = Snapshot.of(network)
+        if cut := _draw_cut(snapshot, frozenset(informed), evidence, level, options):
             fill(cut)
             return draw(network, Evidence(known, evidence.rows, False), uniforms, options)
-    if evidence.rows:
-        snapshot = Snapshot.of(network)
         states = list(takewhile(lambda name: isinstance(network.variable(name), Discrete), waiting))
         fill(_draw_states(snapshot, states, frozenset(informed), evidence, level, options))
         names = _halve_repeatedly([name for name in waiting if name not in filled])
@@ -239,6 +237,8 @@ def _draw_cut(
     options: Options,
 ) -> dict[str, NDArray[Any]]:
     """Draw together what is cut or drawn where the network is too wide: one slice or draw for each row, by weight."""
+    if options.beyond is None:
+        return {}
     distinct, inverse = _take_distinct(evidence)
     question = Question(only=informed)
     problem = problem_of(network, question, distinct)
