@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.polynomial.legendre import legval
+from numpy.polynomial.legendre import legint, legval
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre, node_axis, pack_cells
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.continuous import NOTHING, Density
-from hybridbn.potentials.base import NO_POINTS, PointCells, Potential, take_logs
+from hybridbn.potentials.base import NO_POINTS, PointCells, Potential, solve_increasing, take_logs
 from hybridbn.variables import Continuous, Discrete, Values
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ MOST_POWER = 20.0
 """A tail that falls faster holds nothing beyond the grid."""
 MOST_DOUBT = 1e-6
 """A moment exists if what lies beyond the grid can be told so well, relative to its scale."""
+_TO_INTEGRALS = np.asarray(legint(np.eye(ORDER), lbnd=-1), dtype=np.float64)
+"""From the coefficients of a Legendre series to those of its integral from -1."""
 
 
 class PiecewisePosterior(Density):
@@ -163,7 +165,8 @@ class PiecewisePosterior(Density):
         columns = np.arange(x.shape[1])
         before = self._masses_below()
         beyond = x >= self._high[cell, columns]
-        partial = before[cell, columns] + _integrate_series(self._local_coefficients(cell), position)
+        series = np.tensordot(_TO_INTEGRALS, self._local_coefficients(cell), 1)
+        partial = before[cell, columns] + legval(position, series, tensor=False)
         probability = np.where(beyond, before[cell + 1, columns], partial)
         # the sum of all masses is 1 but for rounding
         probability = np.where(beyond & (x >= self._high[-1]), 1.0, probability)
@@ -227,32 +230,15 @@ def _keep_blank(masses: Values, values: Values) -> Values:
     return np.where(np.isnan(masses), np.nan, values)
 
 
-def _integrate_series(coefficients: Values, position: Values) -> Values:
-    """Integrate a Legendre series from -1."""
-    basis = np.moveaxis(np.polynomial.legendre.legvander(position, ORDER), -1, 0)
-    degree = np.arange(1, ORDER).reshape(-1, *[1] * position.ndim)
-    antiderivative = np.concatenate([1 + position[None], (basis[2:] - basis[:-2]) / (2 * degree + 1)])
-    return np.asarray(np.sum(antiderivative * coefficients, axis=0))
-
-
 def _solve_series(coefficients: Values, goals: Values) -> Values:
-    """Return where the integrals of some Legendre series (ORDER, series) from -1 reach their goals, each by itself."""
-    result = np.zeros(len(goals))
-    position, low, high = result.copy(), np.full(len(goals), -1.0), np.full(len(goals), 1.0)
-    moving = np.arange(len(goals))
-    for _ in range(60):
-        error = _integrate_series(coefficients, position) - goals
-        low, high = np.where(error < 0, position, low), np.where(error < 0, high, position)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            step = position - error / legval(position, coefficients, tensor=False)
-        fresh = np.where((step > low) & (step < high), step, (low + high) / 2)
-        result[moving] = fresh
-        left = np.flatnonzero(np.abs(fresh - position) > 2e-15)
-        if not len(left):
-            break
-        position, low, high, goals, moving = fresh[left], low[left], high[left], goals[left], moving[left]
-        coefficients = coefficients[:, left]
-    return result
+    """Return where the integrals of some Legendre series (ORDER, series) from -1 reach their goals."""
+    integrals, ends = _TO_INTEGRALS @ coefficients, np.ones(len(goals))
+
+    def evaluate(position: Values, series: NDArray[np.intp]) -> tuple[Any, Any]:
+        reached = legval(position, integrals[:, series], tensor=False)
+        return reached, legval(position, coefficients[:, series], tensor=False)
+
+    return solve_increasing(evaluate, goals, -ends, ends, 0 * ends, tolerance=0.0)
 
 
 def drop_empty_cells(low: Values, high: Values, masses: Values) -> tuple[Values, Values, Values]:
