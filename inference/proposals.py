@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -146,23 +146,20 @@ def find_possible(
         names, support = tables[number].names, supports[number]
         if not support.any():
             break
-        for axis, name in enumerate(names):
-            shape = [-1 if other == axis else 1 for other in range(len(names))]
-            support = support & possible[name].reshape(shape)
-        supports[number] = support
+        support = supports[number] = support & reduce(np.multiply.outer, [possible[name] for name in names])
         for axis, name in enumerate(names):
             left = support.any(axis=tuple(other for other in range(len(names)) if other != axis))
             if name not in whole and left.any() and (left < possible[name]).any():
                 possible[name] &= left
                 waiting.update(touching[name])
-    states = {name: np.flatnonzero(left) for name, left in possible.items() if not left.all()}
-    smaller = []
-    for table in tables:
-        logs = table.logs
-        for axis, name in enumerate(table.names):
-            if name in states:
-                logs = logs.take(states[name], axis=axis)
-        smaller.append(LogTable(table.names, logs))
+    kept = {name: np.flatnonzero(left) for name, left in possible.items()}
+    states = {name: own for name, own in kept.items() if len(own) < sizes[name]}
+    smaller = [
+        table
+        if states.keys().isdisjoint(table.names)
+        else LogTable(table.names, table.logs[np.ix_(*(kept[name] for name in table.names))])
+        for table in tables
+    ]
     return smaller, states
 
 
@@ -274,18 +271,16 @@ def _group_tables(
         cells: list[float] = []
         for table in largest_first:
             names = set(table.names)
-            best, most_shared = -1, (-1, 0)
-            for number, (scope, _) in enumerate(groups):
-                more = names - scope
-                if cells[number] * math.prod([float(sizes[n]) for n in more]) > most_cells:
-                    continue
-                shared = len(names) - len(more), -len(scope)
-                if shared > most_shared:
-                    best, most_shared = number, shared
-            if best < 0:
+            fitting = [
+                (len(names & scope), -len(scope), -number)
+                for number, (scope, _) in enumerate(groups)
+                if cells[number] * math.prod([float(sizes[n]) for n in names - scope]) <= most_cells
+            ]
+            if not fitting:
                 groups.append((names, [table]))
                 cells.append(float(table.logs.size))
                 continue
+            best = -max(fitting)[-1]  # the first of those that share most names and have fewest more
             scope, members = groups[best]
             cells[best] *= math.prod([float(sizes[n]) for n in names - scope])
             scope |= names
@@ -319,16 +314,14 @@ def _match_marginals(name: str, parts: tuple[MiniBucket, ...], combine: _Combine
     names = [*sorted(shared - {name}), name]
     others = [tuple(i for i, other in enumerate(part.table.names) if other not in shared) for part in parts]
     marginals = [combine(part.table.logs, over) for part, over in zip(parts, others, strict=True)]
-    # the weights add up to one, so that the mean is weighted by them
     with np.errstate(invalid="ignore"):
-        mean = sum(part.weight * marginal for part, marginal in zip(parts, marginals, strict=True))
-    assert isinstance(mean, np.ndarray)
+        # the weights add up to one, so that the mean is weighted by them
+        mean = np.sum([part.weight * marginal for part, marginal in zip(parts, marginals, strict=True)], axis=0)
+        changes = [np.where(np.isneginf(mean), -np.inf, mean - marginal) for marginal in marginals]
     matched = []
-    for part, marginal in zip(parts, marginals, strict=True):
-        with np.errstate(invalid="ignore"):
-            change = np.where(np.isneginf(mean), -np.inf, mean - marginal)
-        logs = part.table.logs + align(change, names, part.table.names)
-        matched.append(MiniBucket(LogTable(part.table.names, logs), part.weight))
+    for (table, weight), change in zip(parts, changes, strict=True):
+        logs = table.logs + align(change, names, table.names)
+        matched.append(MiniBucket(LogTable(table.names, logs), weight))
     return tuple(matched)
 
 
