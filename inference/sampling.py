@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import ImpossibleEvidence, TooWide
 from hybridbn.inference.compilation import Question, problem_of
 from hybridbn.inference.elimination.compilers import choose_order
+from hybridbn.inference.elimination.factors import group_rows
 from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, find_distinct_rows
 from hybridbn.inference.gaussian_conditioning import Regressions, solve_conditionals
@@ -545,23 +546,18 @@ class ConditionalGaussian:
         """Yield given columns, the rows in which these are missing, the steps from the first configuration to those
         that are possible, and weights (rows, steps) in proportion to the posterior probabilities.
         """
-        rows, names = len(values), [variable.name for variable in self.given]
-        sizes = [len(variable) for variable in self.given]
-        strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
-        first = self._first_configurations(known, rows)
-        pattern = np.zeros(rows, dtype=np.intp)
-        for place, name in enumerate(names):
-            is_missing = known[name].values.astype(np.intp) < 0 if name in known else np.ones(rows, dtype=bool)
-            pattern |= is_missing.astype(np.intp) << place
+        sizes = {variable.name: len(variable) for variable in self.given}
+        numbers = np.arange(math.prod(sizes.values())).reshape(tuple(sizes.values()))
+        first, none = self._first_configurations(known, len(values)), np.zeros(len(values), dtype=bool)
+        observed = {name: known[name].observed if name in known else none for name in sizes}
         impossible: list[int] = []
-        for missing in np.unique(pattern[pattern > 0]).tolist():
-            places = [place for place in range(len(names)) if missing >> place & 1]
-            strided = [strides[place] * np.arange(sizes[place]) for place in places]
-            steps: Codes = np.sum(np.meshgrid(*strided, indexing="ij"), axis=0).ravel()
-            concerned = np.flatnonzero(pattern == missing)
+        for present, concerned in group_rows(observed, len(values)):
+            absent = tuple(name for name in sizes if name not in present)
+            if not absent:
+                continue
+            steps: Codes = numbers[tuple(0 if name in present else slice(None) for name in sizes)].ravel()
             step = max(_CHUNK // (len(steps) * (len(self.numbers) + 1)), 1)
             for own in np.split(concerned, range(step, len(concerned), step)):
-                absent = tuple(names[place] for place in places)
                 # impossible rows are marked, and named together with those of other parts
                 logs = self._prior([*absent], known, own, replace(options, impossible="nan"))
                 logs += self._densities(values[own], first[own], steps, np.isfinite(logs))
