@@ -613,8 +613,7 @@ def _turn_back(subscripts: str) -> list[tuple[str, tuple[int, ...]]]:
 
 def _multiply(subscripts: str, operands: Sequence[Values]) -> Values:
     large = len(operands) > 1 and math.prod(operand.size for operand in operands) > _LARGE**2
-    product: Values = np.einsum(subscripts, *operands, optimize=large)
-    return product
+    return np.asarray(np.einsum(subscripts, *operands, optimize=large))
 
 
 @dataclass(frozen=True, repr=False)

@@ -439,15 +439,15 @@ def _find_steep_steps(grid: Values, values: Values) -> tuple[NDArray[np.intp], V
 
 
 def _join_looks(looks: Sequence[_Look]) -> _Look:
-    fields: list[Any] = [np.concatenate([getattr(look.peaks, name) for look in looks]) for name in _Peaks._fields]
-    return _Look(_Peaks(*fields), *map(np.concatenate, zip(*(look[1:] for look in looks), strict=True)))
+    peaks = _Peaks(*map(np.concatenate, zip(*(look.peaks for look in looks), strict=True)))
+    return _Look(peaks, *map(np.concatenate, zip(*(look[1:] for look in looks), strict=True)))
 
 
 def _drop_rows(look: _Look, rows: NDArray[np.intp]) -> _Look:
     """Return what was seen of other rows."""
     peaks, jumps = (~np.isin(array, rows) for array in (look.peaks.rows, look.jump_rows))
-    fields: list[Any] = [field[peaks] for field in look.peaks]
-    return look._replace(peaks=_Peaks(*fields), jump_rows=look.jump_rows[jumps], jumps=look.jumps[jumps])
+    kept: Any = (array[peaks] for array in look.peaks)
+    return look._replace(peaks=_Peaks(*kept), jump_rows=look.jump_rows[jumps], jumps=look.jumps[jumps])
 
 
 def _list_edges(
@@ -471,8 +471,7 @@ def _list_edges(
 @lru_cache(maxsize=1)
 def _short_numbers() -> Values:
     away = round_numbers(3, 30)
-    numbers: Values = np.concatenate([-away, [0.0], away])[:, None]
-    return numbers
+    return np.asarray(np.concatenate([-away, [0.0], away])[:, None])
 
 
 def _make_search_grid(ruler: Ruler, least: Values, most: Values, marks: Values | None, even: int) -> Values:
@@ -601,7 +600,7 @@ def find_modes_of_root(potential: Potential) -> ModeEdges:
     They are kept on the potential, because they do not depend on evidence. The range is that of peaks outside of the
     support, if there are any.
     """
-    kept = vars(potential).setdefault("_found_modes", [])
+    kept: list[ModeEdges] = vars(potential).setdefault("_found_modes", [])
     if not kept:
         name, states = potential.child.name, [range(len(p)) for p in potential.parents if isinstance(p, Discrete)]
         cases = np.array(list(itertools.product(*states)), dtype=np.intp)
@@ -616,14 +615,14 @@ def find_modes_of_root(potential: Potential) -> ModeEdges:
 
         marks = np.repeat(np.ravel(potential.breaks(name, {}))[:, None], len(cases), axis=1)
         few = max(EVEN_STEPS_OF_ROOTS // len(cases), EVEN_STEPS[0]), MOST_POINTS
-        searched: dict[str, Any] = {"marks": marks, "scale": potential.scale(name)}
         looks = (few, interval), (few, interval), ((MOST_POINTS,), central)
-        modes = _find_whole_mass(potential, given, logs, interval, ends, central, looks, **searched)
+        modes = _find_whole_mass(
+            potential, given, logs, interval, ends, central, looks, marks=marks, scale=potential.scale(name)
+        )
         bottom, top = modes.low.min(keepdims=True), modes.high.max(keepdims=True)
         low, high = (np.where(bottom < interval[0][:1], bottom, np.inf), np.where(top > interval[1][:1], top, -np.inf))
         kept.append(ModeEdges(modes.rows * 0, modes.edges, low, high, np.array([modes.unseen.any()])))
-    result: ModeEdges = kept[0]
-    return result
+    return kept[0]
 
 
 def _find_whole_mass(
@@ -685,9 +684,10 @@ def _find_modes_of_evidence(
         logs, breaks = _logs_of_evidence(finding, row), finding.breaks(row)
         here = slice(row, row + 1)
         own, strict, middle = ((pair[0][here], pair[1][here]) for pair in (interval, ends, central))
-        searched: dict[str, Any] = {"marks": breaks[:, None], "even": EVEN_STEPS_OF_FUNCTIONS, "central": middle}
         with np.errstate(all="ignore"):  # overflow far out does not matter
-            modes = _find_modes_within(logs, own, strict, **searched)
+            modes = _find_modes_within(
+                logs, own, strict, marks=breaks[:, None], even=EVEN_STEPS_OF_FUNCTIONS, central=middle
+            )
         edges = np.concatenate([modes.edges, breaks])
         yield np.array([row]), replace(modes, rows=np.zeros(len(edges), dtype=np.intp), edges=edges)
 
