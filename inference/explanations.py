@@ -38,7 +38,7 @@ from hybridbn.inference.solutions import infer_posteriors, solve
 from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator
 from hybridbn.potentials import Multinomial
-from hybridbn.potentials.base import PointCells
+from hybridbn.potentials.base import NO_POINTS, PointCells
 from hybridbn.variables import Discrete, Values, code_state
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def explain(
     for count in range(len(names) + 1):
         part = Evidence({**always, **{name: read.findings[name] for name in names[:count]}}, 1, single=True)
         try:
-            (answer,) = infer_posteriors(snapshot, [target], part, options, part)
+            (answer,) = infer_posteriors(snapshot, [target], part, options, refuse_contradictions=True)
         except ImpossibleEvidence:
             raise impossible_evidence([0], single=True) from None
         tables.append(answer.probabilities)
@@ -240,8 +240,7 @@ def _inform_about_states(
     network: Snapshot, infer: _Infer, present: DiscretePosterior, names: Sequence[str]
 ) -> dict[str, tuple[float, float]]:
     """Return information and gain of each variable, from its posteriors given each state of the target."""
-    states = np.flatnonzero(present.probabilities > NOTHING)
-    shares = present.probabilities[states] / present.probabilities[states].sum()
+    states, shares = _choose_points(present, NO_POINTS)
     answers = infer({present.variable.name: states}, names)
     best = float(shares.max())
     values = {}
@@ -261,13 +260,7 @@ def _inform_about_number(
     masses = network.potential(target).point_cells
     spread, entropy = float(present.var()), float(present.entropy())
     for name, answer in zip(names, infer({}, names), strict=True):
-        if isinstance(answer, DiscretePosterior):
-            probabilities = answer.probabilities[0]
-            points: NDArray[Any] = np.flatnonzero(probabilities > NOTHING)
-            shares = probabilities[points]
-        else:
-            points, shares = _choose_points(answer[0], network.potential(name).point_cells)
-        shares = shares / shares.sum()
+        points, shares = _choose_points(answer[0], network.potential(name).point_cells)
         (given,) = infer({name: points}, [target])
         gain = max(spread - float(shares @ given.var()), 0.0)
         if isinstance(answer, DiscretePosterior):
@@ -324,16 +317,21 @@ def _lay_points(edges: Values, masses: PointCells) -> tuple[Values, Values]:
     return np.append(points[away], masses.points), np.append(lengths[away], np.ones(len(masses.points)))
 
 
-def _choose_points(answer: ContinuousPosterior, masses: PointCells) -> tuple[Values, Values]:
-    """Return values of a variable that stand for its density, and their shares of the mass."""
-    low, high = answer.numeric.quantile([TAIL, 1 - TAIL])
-    knots = answer.knots()[0]
-    inner = np.unique(knots[(knots > low) & (knots < high)])
-    step = max(math.ceil((len(inner) + 1) / MOST_CELLS), 1)
-    points, weights = _lay_points(np.concatenate([[low], inner[step - 1 :: step], [high]]), masses)
-    shares = answer.pdf(points) * weights
+def _choose_points(answer: DiscretePosterior | ContinuousPosterior, masses: PointCells) -> tuple[NDArray[Any], Values]:
+    """Return the possible states of a variable in a single case, or values that stand for its density, and their shares
+    of the mass.
+    """
+    if isinstance(answer, DiscretePosterior):
+        points, shares = np.arange(len(answer.states)), answer.probabilities
+    else:
+        low, high = answer.numeric.quantile([TAIL, 1 - TAIL])
+        knots = answer.knots()[0]
+        inner = np.unique(knots[(knots > low) & (knots < high)])
+        step = max(math.ceil((len(inner) + 1) / MOST_CELLS), 1)
+        points, weights = _lay_points(np.concatenate([[low], inner[step - 1 :: step], [high]]), masses)
+        shares = answer.pdf(points) * weights
     used = shares > NOTHING
-    return points[used], shares[used]
+    return points[used], shares[used] / shares[used].sum()
 
 
 def _measure_information(shares: Values, densities: Values, weights: Values) -> float:

@@ -192,7 +192,7 @@ def _find_outcomes(
     rows = np.repeat(np.arange(read.rows), len(levels))
     repeated = suppose(cut, read, {cause.name: np.tile(levels, read.rows)}, rows)
     with name_impossible_rows(rows, read.single, nan=True):
-        (result,) = infer_posteriors(cut, [outcome.name], repeated, options, repeated)
+        (result,) = infer_posteriors(cut, [outcome.name], repeated, options, refuse_contradictions=True)
     found = result.probabilities if isinstance(result, DiscretePosterior) else result.numeric.mean()
     return np.asarray(found).reshape(read.rows, len(levels), *found.shape[1:])
 
@@ -480,7 +480,7 @@ class _Case:
         supposed = suppose(network, self.evidence, values)
         evidence = Evidence(supposed.findings, supposed.rows, self.evidence.single)
         target = twins.get(self.outcome.name, self.outcome).name
-        (result,) = infer_posteriors(network, [target], evidence, self.options, evidence)
+        (result,) = infer_posteriors(network, [target], evidence, self.options, refuse_contradictions=True)
         return Counterfactual(self.outcome, posterior=result, single=self.evidence.single)
 
     def answer_by_draws(self, count: int, rng: np.random.Generator) -> Counterfactual:

@@ -50,7 +50,6 @@ from hybridbn.inference.queries import (
     find_contradictions,
     impossible_evidence,
     log_joint,
-    read_relevant_evidence,
     suppose,
 )
 from hybridbn.inference.relevance import Snapshot, status_of
@@ -143,8 +142,7 @@ def _sharpen(
         start[number] = np.where(observed, 0.0 if finding is None else finding.values, start[number])
         fixed.append(observed)
         others = Evidence({n: f for n, f in read.findings.items() if n != name}, read.rows, single=False)
-        known = read_relevant_evidence(network, others, [name])
-        (posterior,) = infer_posteriors(network, [name], known, options)
+        (posterior,) = infer_posteriors(network, [name], others, options)
         spread = posterior.numeric.std() if isinstance(posterior, ContinuousPosterior) else np.ones(read.rows)
         width.append(np.where(spread > 0, spread, 1.0))
 

@@ -90,8 +90,9 @@ def _answer(
         return {name: empty_posterior(by_name[name].child) for name in wanted}
     if not wanted:
         return {}
-    read = read_relevant_evidence(snapshot, reader, wanted)
-    answers = dict(zip(wanted, infer_posteriors(snapshot, wanted, read, options, reader), strict=True))
+    answers = dict(
+        zip(wanted, infer_posteriors(snapshot, wanted, reader, options, refuse_contradictions=True), strict=True)
+    )
     for name, answer in answers.items():
         answer._log_evidence = partial(_weigh_evidence_of, snapshot, reader, options, name)
     return answers

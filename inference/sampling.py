@@ -154,13 +154,11 @@ def draw(
 
 def _draw_given_parents(potential: Potential, uniforms: Values, given: Axes, jobs: int) -> NDArray[Any]:
     """Draw a variable with no evidence below it, in blocks of rows."""
-
-    def draw_block(start: int) -> NDArray[Any]:
-        block = slice(start, start + BLOCK)
-        return potential.ppf(uniforms[block], {name: values[block] for name, values in given.items()})
-
-    starts = range(0, max(len(uniforms), 1), BLOCK)
-    return np.concatenate(list(run_in_threads(draw_block, starts, jobs)))
+    blocks = [slice(start, start + BLOCK) for start in range(0, max(len(uniforms), 1), BLOCK)]
+    parts = run_in_threads(
+        lambda own: potential.ppf(uniforms[own], {name: values[own] for name, values in given.items()}), blocks, jobs
+    )
+    return np.concatenate(list(parts))
 
 
 def _is_discrete_leaf(network: Network, name: str, informed: set[str], finding: Finding | None) -> bool:
@@ -326,8 +324,7 @@ def _conditional(
         with name_impossible_rows(rows, evidence.single):
             values[rows] = _conditional(network, variable, evidence.take(rows, len(rows)), uniforms[rows], options)
         return values
-    read = read_relevant_evidence(network, evidence, [name])
-    (posterior,) = infer_posteriors(network, [name], read, options)
+    (posterior,) = infer_posteriors(network, [name], evidence, options)
     return np.asarray(posterior.draw(uniforms[None])[0])
 
 
@@ -436,8 +433,7 @@ class ConditionalGaussian:
         others = [name for name in wanted if name in self.discrete and name not in expected]
         if others:
             evidence = Evidence(findings, len(row), single=False)
-            read = read_relevant_evidence(self.discrete, evidence, others)
-            for name, answer in zip(others, infer_posteriors(self.discrete, others, read, options), strict=True):
+            for name, answer in zip(others, infer_posteriors(self.discrete, others, evidence, options), strict=True):
                 probabilities = answer.probabilities.T * weight
                 expected[name] = np.array([np.bincount(row, own, rows) for own in probabilities]).T
         return expected

@@ -27,7 +27,7 @@ from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE, DiscretePoste
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior, Density, LazyPosterior, PartQuestion, Result
 from hybridbn.inference.posteriors.grid import PiecewisePosterior, cell_posterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
-from hybridbn.inference.queries import find_contradictions, impossible_evidence
+from hybridbn.inference.queries import find_contradictions, impossible_evidence, read_relevant_evidence
 from hybridbn.inference.relevance import Snapshot
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
@@ -205,22 +205,22 @@ def _collect_solutions(
 def infer_posteriors(
     network: AnyNetwork,
     names: Sequence[str],
-    evidence: Evidence,
+    evidence: EvidenceReader | Evidence,
     options: Options,
-    everything: EvidenceReader | Evidence | None = None,
+    *,
+    refuse_contradictions: bool = False,
 ) -> list[Any]:
-    """Return the posteriors of some variables.
+    """Return the posteriors of some variables, from what they depend on of the evidence.
 
     Parameters
     ----------
-    everything : optional
-        All evidence; rows that are impossible for reasons which do not matter for the variables are then refused or
-        marked, too.
+    refuse_contradictions : bool
+        Whether rows that are impossible for reasons which do not matter for the variables are refused or marked, too.
     """
     snapshot = Snapshot.of(network)
-    answer = solve(snapshot, Question(tuple(names)), evidence, options)
-    if everything is not None:
-        answer.refuse(find_contradictions(snapshot, answer.problem, everything, options), options)
+    answer = solve(snapshot, Question(tuple(names)), read_relevant_evidence(snapshot, evidence, names), options)
+    if refuse_contradictions:
+        answer.refuse(find_contradictions(snapshot, answer.problem, evidence, options), options)
     return [_make_posterior(answer, number, snapshot.variable(name)) for number, name in enumerate(names)]
 
 
