@@ -742,9 +742,8 @@ def _find_modes_of_potential(
     # of what is known to lie in an interval there is less
     whole = name == potential.child.name and conditioned is None and (told is None or not told.confined[rows].any())
     for states in itertools.islice(itertools.product(*(range(len(variable)) for variable in free)), MOST_STATE_CASES):
-        filled = dict(given)
-        for variable, state in zip(free, states, strict=True):
-            filled[variable.name] = np.where(filled[variable.name] < 0, state, filled[variable.name])
+        chosen = zip((variable.name for variable in free), states, strict=True)
+        filled = given | {other: np.where(given[other] < 0, state, given[other]) for other, state in chosen}
 
         def logs(points: Values, owner: NDArray[np.intp], filled: Mapping[str, Any] = filled) -> Values:
             logs = evaluate(potential, filled, owner, points, log=True, along=name)
