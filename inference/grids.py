@@ -139,11 +139,8 @@ def place_nodes(
         fresh = []
         for rows, cells in work:
             part = evidence.take(rows, len(rows))
-            findings = {name: part.finding(name) for name in problem.nodes}
-            axes = {
-                name: node_axis(*cells[name], None if finding is None else finding.values)
-                for name, finding in findings.items()
-            }
+            known = {name: part.findings[name].values for name in problem.nodes if name in part.findings}
+            axes = {name: node_axis(*cells[name], known.get(name)) for name in problem.nodes}
             arrays: dict[int, Values] = {}
             if pointwise is None:
                 arrays = evaluate_factors(problem, {**problem.axes, **axes}, part)
@@ -155,9 +152,7 @@ def place_nodes(
             del arrays
             assessments = {}
             for name, own in zip(problem.nodes, logs, strict=True):
-                finding = findings[name]
-                observed = None if finding is None else finding.observed
-                assessments[name] = assess_cells(own, axes[name], stricter, observed)
+                assessments[name] = assess_cells(own, axes[name], stricter, known.get(name))
                 assessments[name].check_ends(axes[name], bounds[name], rows)
             _keep_cells_while_rough(assessments)
             error = np.sum([look.error for look in assessments.values()], axis=0) + unseen[rows]
@@ -212,6 +207,11 @@ class CellAssessment:
     bound: Values
     ends: tuple[Values, Values]
     longer: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
+
+    def count_cells(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return how many cells rows keep, with those that are split or added."""
+        kept = (self.keep[:, rows] * (1 + self.split[:, rows])).sum(axis=0)
+        return np.asarray(kept + sum(len(LONGER) * longer[rows] for longer in self.longer or ()))
 
     def check_ends(self, axis: NodeAxis, bounds: Bounds, rows: NDArray[np.intp]) -> None:
         """Record where mass may lie beyond an end of the grid: the density is not small there, or increases towards
@@ -300,10 +300,10 @@ def _check_first_cells(problem: Problem, cells: Mapping[str, int], budget: float
         )
 
 
-def assess_cells(
-    logs: Values, axis: NodeAxis, tolerance: float, observed: NDArray[np.bool_] | None = None
-) -> CellAssessment:
-    """Assess every cell by the log marginal at its nodes (weights included); cells of observed rows are fine."""
+def assess_cells(logs: Values, axis: NodeAxis, tolerance: float, observed: Values | None = None) -> CellAssessment:
+    """Assess every cell by the log marginal at its nodes (weights included); cells of rows with an observed value (not
+    NaN) are fine.
+    """
     cells, rows = axis.low.shape
     width = axis.high - axis.low
     used = width > 0
@@ -316,7 +316,7 @@ def assess_cells(
     shares = np.exp(mass)
     total = shares.sum(axis=(0, 1))
     divisor = np.where(total > 0, total, 1.0)
-    unknown = nothing if observed is None else nothing | observed
+    unknown = nothing if observed is None else nothing | ~np.isnan(observed)
     # logarithms of densities times half a cell's width
     density = np.subtract(mass, np.log(weights)[:, None], out=mass)
     peak, lowest = density.max(axis=1), density.min(axis=1)
@@ -357,16 +357,9 @@ def _refine_cells(
     done: list[tuple[NDArray[np.intp], PlacedNodes]],
     placed: PlacedNodes,
     bounds: Mapping[str, Bounds],
-) -> list[_Cells]:
-    """Return the refined cells, grouped by the size of the grids; rows over the budget are added to the finished
-    ones.
-    """
-    needs = {}
-    for name in problem.nodes:
-        look = assessments[name]
-        needs[name] = (look.keep[:, left] * (1 + look.split[:, left])).sum(axis=0)
-        needs[name] += sum(len(LONGER) * longer[left] for longer in look.longer or ())
-    capacity = {name: 8 * -(-np.maximum(need, 1) // 8) for name, need in needs.items()}
+) -> Iterator[_Cells]:
+    """Yield the refined cells, grouped by the size of the grids; rows over the budget are added to the finished ones."""
+    capacity = {name: 8 * -(-np.maximum(assessments[name].count_cells(left), 1) // 8) for name in problem.nodes}
     over = np.any([count > MOST_CELLS for count in capacity.values()], axis=0)
     for names in _cliques(problem):
         if sum(name in capacity for name in names) > 1:
@@ -379,15 +372,13 @@ def _refine_cells(
         # only new cells are evaluated, so that rows may stay together
         keys[:] = keys[0, ~over].max()
     keys[:, over] = -1
-    result: list[_Cells] = []
     for key in np.unique(keys[:, ~over], axis=1).T:
         chosen = left[(keys == key[:, None]).all(axis=0)]
         fresh = {
             name: _split_cells(cells[name], assessments[name], rows, chosen, int(size), bounds[name])
             for name, size in zip(problem.nodes, key, strict=True)
         }
-        result.append((rows[chosen], fresh))
-    return result
+        yield rows[chosen], fresh
 
 
 def _split_cells(
