@@ -403,9 +403,9 @@ class Density(ContinuousPosterior):
         """Return quantiles at levels (m, rows)."""
 
     @property
-    @abstractmethod
     def _width(self) -> int:
-        """Numbers that one row and one point take."""
+        """About how many numbers one row and one point take."""
+        return 3 * self.numbers
 
 
 Result = TypeVar("Result")

@@ -81,10 +81,6 @@ class PiecewisePosterior(Density):
         return 0.0 if name == "_masses" else np.asarray(self._high[-1])
 
     @property
-    def _width(self) -> int:
-        return 3 * ORDER * len(self._low)
-
-    @property
     def error(self) -> Any:
         """Estimated absolute error of the probabilities, with what lies beside points in their cells."""
         points, low, high = (ends[:, None, None] for ends in self._point_cells)

@@ -121,10 +121,6 @@ class GaussianPosterior(Density):
             masses > -np.inf, masses, scipy.special.logsumexp(logs, axis=1, b=np.broadcast_to(self._weights, z.shape))
         )
 
-    @property
-    def _width(self) -> int:
-        return 4 * len(self._weights)
-
     def _cdf(self, x: Values) -> Values:
         return np.asarray(
             np.einsum("kr,mkr->mr", self._weights, scipy.special.ndtr(self._standardize(self._point_cells.snap(x))[0]))
