@@ -322,7 +322,8 @@ def _choose_points(answer: DiscretePosterior | ContinuousPosterior, masses: Poin
     of the mass.
     """
     if isinstance(answer, DiscretePosterior):
-        points, shares = np.arange(len(answer.states)), answer.probabilities
+        points: NDArray[Any] = np.arange(len(answer.states))
+        shares = answer.probabilities
     else:
         low, high = answer.numeric.quantile([TAIL, 1 - TAIL])
         knots = answer.knots()[0]

@@ -136,7 +136,7 @@ def place_nodes(
         pointwise = PointwiseMarginal(problem)
     work = list(_split_rows(problem, [(np.arange(evidence.rows), start)], TOO_WIDE * budget, pointwise is None))
     for round_number in range(ROUNDS):
-        fresh = []
+        fresh: list[_Cells] = []
         for rows, cells in work:
             part = evidence.take(rows, len(rows))
             known = {name: part.findings[name].values for name in problem.nodes if name in part.findings}
@@ -358,7 +358,7 @@ def _refine_cells(
     placed: PlacedNodes,
     bounds: Mapping[str, Bounds],
 ) -> Iterator[_Cells]:
-    """Yield the refined cells, grouped by the size of the grids; rows over the budget are added to the finished ones."""
+    """Yield the refined cells, grouped by the size of the grids; rows over the budget are added to `done`."""
     capacity = {name: 8 * -(-np.maximum(assessments[name].count_cells(left), 1) // 8) for name in problem.nodes}
     over = np.any([count > MOST_CELLS for count in capacity.values()], axis=0)
     for names in _cliques(problem):
@@ -637,15 +637,10 @@ def make_shared_grid(problem: Problem, tolerance: float, max_bytes: float) -> Sh
     """Lay the shared grid of a problem; None where it would be too large, or leave no room for a row in `max_bytes`."""
     if problem.shared is None:
         return None
-    cells: dict[str, Values] = {}
     reaches = find_prior_reaches(problem)
-    for name in problem.nodes:
-        if name not in reaches:
-            return None
-        low, high = reaches[name].low, reaches[name].high
-        if not (np.isfinite(low) and np.isfinite(high) and 0 < high - low < 1e100):
-            return None
-        cells[name] = _first_edges(problem, name, low, high)
+    if not all(name in reaches and 0 < reaches[name].high - reaches[name].low < 1e100 for name in problem.nodes):
+        return None
+    cells = {name: _first_edges(problem, name, reaches[name].low, reaches[name].high) for name in problem.nodes}
     if _is_too_large(problem, cells, SHARED_MOST_AT_FIRST):
         return None
     static = tuple(source for source in problem.shared if source.static)
@@ -771,7 +766,6 @@ def _refine_for_prior(
     for name, table in zip(names, tables, strict=True):
         edges = cells[name]
         axis = node_axis(edges[:-1, None], edges[1:, None])
-        logs = take_logs(table)
-        split = assess_cells(logs[:, None], axis, tolerance).split[:, 0]
+        split = assess_cells(take_logs(table)[:, None], axis, tolerance).split[:, 0]
         fresh[name] = _halve_cells(edges, split)
     return fresh if any(len(edges) > len(cells[name]) for name, edges in fresh.items()) else None

@@ -86,14 +86,13 @@ def most_probable(
     targets = [] if names is None else check_targets(network, names)
     reader = EvidenceReader(network, evidence, targets)
     read = reader.evidence()
-    shown = targets
-    if names is None:
-        targets = [name for name in network if status_of(read.finding(name)) != "hard"]
-        shown = targets if read.single else list(network)
+    shown = list(network) if names is None else targets
     completed: dict[str, NDArray[Any]] = {}
     log_bounds = None
     # a target that was set has its value
-    wanted = [name for name in targets if status_of(read.finding(name)) != "hard"]
+    wanted = [name for name in shown if status_of(read.finding(name)) != "hard"]
+    if names is None and read.single:
+        shown = wanted
     if wanted and read.rows:
         if names is None:
             try:
@@ -109,8 +108,11 @@ def most_probable(
         values = network.variable(name).round(completed.get(name, np.empty(read.rows)))
         completed[name] = values if finding is None else np.where(finding.observed, finding.values, values)
     variables = [network.variable(name) for name in shown]
-    alone = {v.name: v.restore(completed[v.name][0]) for v in variables} if read.single else None
-    answer = reader.answer(variables, completed) if alone is None else alone
+    answer = (
+        {v.name: v.restore(completed[v.name][0]) for v in variables}
+        if read.single
+        else reader.answer(variables, completed)
+    )
     if not return_bounds:
         return answer
     low = log_joint(network, read, {name: completed[name] for name in wanted}, options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -110,17 +109,12 @@ def postpone_posterior(network: Network, target: str | Sequence[str], options: O
     return _BatchedContinuous(variable, batches)
 
 
-def _take_from_all(name: str) -> Any:
-    """Return an attribute that is one of the posterior of all rows, which is computed when it is asked for."""
-    return cached_property(attrgetter(f"_joined.{name}"))
-
-
 class _BatchedDiscrete(DiscretePosterior):
     """Probabilities of states in rows that are read in passes: of all rows after the first question."""
 
-    _table: Any = _take_from_all("_table")
-    _error: Any = _take_from_all("_error")
-    _bounds: Any = _take_from_all("_bounds")
+    _table: Any = property(lambda self: self._joined._table)
+    _error: Any = property(lambda self: self._joined._error)
+    _bounds: Any = property(lambda self: self._joined._bounds)
 
     def __init__(self, variable: Discrete, batches: _Batches) -> None:
         self.variable, self.single, self._batches = variable, False, batches
