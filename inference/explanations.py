@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError, TooWide
+from hybridbn.errors import NetworkError, TableError, TooWide
 from hybridbn.inference.axes import node_axis
 from hybridbn.inference.compilation import Question
 from hybridbn.inference.elimination.factors import PotentialSource
@@ -28,7 +28,7 @@ from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import NOTHING, ContinuousPosterior
 from hybridbn.inference.queries import (
     find_contradictions,
-    impossible_evidence,
+    name_impossible_rows,
     posterior,
     read_relevant_evidence,
     suppose,
@@ -110,14 +110,13 @@ def explain(
     read = reader.evidence()
     names = [name for name in evidence if name in read.findings]
     always = {name: finding for name, finding in read.findings.items() if name not in names}
-    tables = []
-    for count in range(len(names) + 1):
-        part = Evidence({**always, **{name: read.findings[name] for name in names[:count]}}, 1, single=True)
-        try:
-            (answer,) = infer_posteriors(snapshot, [target], part, options, refuse_contradictions=True)
-        except ImpossibleEvidence:
-            raise impossible_evidence([0], single=True) from None
-        tables.append(answer.probabilities)
+    parts = [
+        Evidence({**always, **{name: read.findings[name] for name in names[:count]}}, 1, single=True)
+        for count in range(len(names) + 1)
+    ]
+    with name_impossible_rows(np.zeros(1, dtype=np.intp), single=True):
+        answers = [infer_posteriors(snapshot, [target], part, options, refuse_contradictions=True) for part in parts]
+    tables = [answer.probabilities for (answer,) in answers]
     code = int(np.argmax(tables[-1])) if state is None else code_state(variable, state)
     rest = np.delete(tables, code, axis=1).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -752,17 +751,9 @@ class Sensitivity:
         """Return the nodes and cells with the largest scores, whatever their signs."""
         if most is not None:
             most = check_count(most, "the number of parameters")
-        if not scores:
-            return []
-        nodes, ends = list(scores), np.cumsum([score.size for score in scores.values()])
-        order = np.argsort(-np.abs(np.concatenate([score.reshape(-1) for score in scores.values()])), kind="stable")
-        result = []
-        for place in order[:most].tolist():
-            number = int(np.searchsorted(ends, place, side="right"))
-            score = scores[nodes[number]]
-            cell = np.unravel_index(place - ends[number] + score.size, score.shape)
-            result.append((nodes[number], tuple(map(int, cell))))
-        return result
+        cells = [(node, cell) for node, score in scores.items() for cell in np.ndindex(score.shape)]
+        sizes = np.abs(np.concatenate([np.empty(0), *(score.reshape(-1) for score in scores.values())]))
+        return [cells[place] for place in np.argsort(-sizes, kind="stable")[:most].tolist()]
 
     def _slopes(self, node: str, alone: bool = False) -> Values:
         """Return the slopes (*table, states of the target) of the joint probabilities along each entry."""
