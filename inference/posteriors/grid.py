@@ -74,8 +74,9 @@ class PiecewisePosterior(Density):
         cls, variable: Continuous, low: Values, high: Values, masses: Values, point_cells: PointCells
     ) -> PiecewisePosterior:
         """Return the density on a grid for rows that are to be joined; cells without mass are left out."""
-        cells = drop_empty_cells(low, high, masses)
-        return PiecewisePosterior(variable, *cells, False, np.zeros(low.shape[1]), None, point_cells)
+        return PiecewisePosterior(
+            variable, *drop_empty_cells(low, high, masses), False, np.zeros(low.shape[1]), None, point_cells
+        )
 
     def _fill_up(self, name: str) -> float | Values:
         return 0.0 if name == "_masses" else np.asarray(self._high[-1])

@@ -150,9 +150,8 @@ class GaussianPosterior(Density):
     def knots(self) -> tuple[Values, Values]:
         """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""
         parts = self._weights, self._means, self._variances
-        if len(self._weights) > MANY:
-            parts = merge_near_parts(*parts, near_variance=1.0, near_mean=1.0)
-        weights, means, variances = parts
+        is_short = len(self._weights) <= MANY
+        weights, means, variances = parts if is_short else merge_near_parts(*parts, near_variance=1.0, near_mean=1.0)
         # around each part, which may be far narrower than others
         steps = np.sqrt(variances) * DEVIATIONS[:, None, None]
         used = ~(weights <= 0)  # also the parts of rows that are NaN
