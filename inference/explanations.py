@@ -106,8 +106,7 @@ def explain(
             "explain() takes the evidence of one case as a mapping, in the order in which it is to be weighed"
         )
     options, snapshot = options or Options(), Snapshot.of(network)
-    reader = EvidenceReader(network, evidence, [target])
-    read = reader.evidence()
+    read = EvidenceReader(network, evidence, [target]).evidence()
     names = [name for name in evidence if name in read.findings]
     always = {name: finding for name, finding in read.findings.items() if name not in names}
     parts = [
@@ -431,8 +430,8 @@ def _hide(finding: Finding, rows: NDArray[np.bool_]) -> Finding:
 
 def _draw_orders(count: int, permutations: int, random_state: Any) -> NDArray[np.intp]:
     """Draw orders (permutations, findings); every second one is the reverse of the one before."""
-    rng = make_generator(random_state)
-    half = rng.permuted(np.tile(np.arange(count), ((permutations + 1) // 2, 1)), axis=1)
+    orders = np.tile(np.arange(count), ((permutations + 1) // 2, 1))
+    half = make_generator(random_state).permuted(orders, axis=1)
     return np.stack([half, half[:, ::-1]], axis=1).reshape(-1, count)[:permutations]
 
 

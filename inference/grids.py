@@ -766,6 +766,5 @@ def _refine_for_prior(
     for name, table in zip(names, tables, strict=True):
         edges = cells[name]
         axis = node_axis(edges[:-1, None], edges[1:, None])
-        split = assess_cells(take_logs(table)[:, None], axis, tolerance).split[:, 0]
-        fresh[name] = _halve_cells(edges, split)
+        fresh[name] = _halve_cells(edges, assess_cells(take_logs(table)[:, None], axis, tolerance).split[:, 0])
     return fresh if any(len(edges) > len(cells[name]) for name, edges in fresh.items()) else None

@@ -14,7 +14,7 @@ counterfactual has bounds, unless states are taken as ordered with the same quan
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -186,8 +186,7 @@ def _find_outcomes(
     cut = Snapshot.of(intervene(network, {cause.name: spread_evenly(network.variable(cause.name))}))
     reader = EvidenceReader(network, given, [outcome.name])
     read = reader.evidence()
-    known = read.finding(cause.name)
-    if known is not None and cause.name in reader.names:
+    if cause.name in reader.names and read.finding(cause.name) is not None:
         raise TableError(f"{cause.name!r} is set, so the effect can't be given what is known of it; leave it out")
     rows = np.repeat(np.arange(read.rows), len(levels))
     repeated = suppose(cut, read, {cause.name: np.tile(levels, read.rows)}, rows)
@@ -396,8 +395,7 @@ def counterfactual(
     outcome = network.variable(on)
     check_count(draws, "draws", 1)
     settings = _read_settings(network, on, do)
-    reader = EvidenceReader(network, evidence)
-    read = reader.evidence()
+    read = EvidenceReader(network, evidence).evidence()
     path = _find_path(network, on, settings)
     case = _Case(network, outcome, read, settings, path, monotone, options or Options())
     with name_impossible_rows(np.arange(read.rows), read.single):
@@ -477,8 +475,7 @@ class _Case:
             twin = _make_table_twin(potential, twins) if regression is None else _make_gaussian_twin(regression, twins)
             network.add(twin)
         values = {twins[name].name: np.full(self.evidence.rows, value) for name, value in self.settings.items()}
-        supposed = suppose(network, self.evidence, values)
-        evidence = Evidence(supposed.findings, supposed.rows, self.evidence.single)
+        evidence = replace(suppose(network, self.evidence, values), single=self.evidence.single)
         target = twins.get(self.outcome.name, self.outcome).name
         (result,) = infer_posteriors(network, [target], evidence, self.options, refuse_contradictions=True)
         return Counterfactual(self.outcome, posterior=result, single=self.evidence.single)
@@ -547,8 +544,7 @@ class _Case:
     def _weigh(self, codes: Mapping[str, NDArray[np.intp]], each: int) -> Values:
         """Return the probability of each configuration of each row, `each` of which belong to a row."""
         rows = self.evidence.rows
-        picked = np.repeat(np.arange(rows), each)
-        repeated = suppose(self.network, self.evidence, {}, picked)
+        repeated = suppose(self.network, self.evidence, {}, np.repeat(np.arange(rows), each))
         options = Options(tolerance=self.options.tolerance, max_bytes=self.options.max_bytes, impossible="nan")
         logs = log_joint(self.network, repeated, codes, options)
         for name, column in codes.items():

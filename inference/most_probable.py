@@ -546,8 +546,7 @@ class _Search:
         """Return what is at least as good, by setting other variables to their values in the best completion."""
         failures, names = 0, sorted(self._states)
         while failures < MOST_FAILURES and time.process_time() < latest:
-            allowed = [name for name in names if rng.random() < KEPT]
-            cut = self._choose_cut(set(allowed), 0.0)
+            cut = self._choose_cut({name for name in names if rng.random() < KEPT}, 0.0)
             failures += 1
             if cut is None:
                 continue

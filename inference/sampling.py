@@ -65,8 +65,7 @@ def sample(
     read = reader.evidence()
     rows = np.repeat(np.arange(read.rows), n)
     repeated = suppose(network, read, {}, rows)
-    rng = make_generator(random_state)
-    uniforms = rng.random((len(rows), len(network))).T
+    uniforms = make_generator(random_state).random((len(rows), len(network))).T
     with name_impossible_rows(rows, read.single):
         codes = draw(network, repeated, uniforms, options or Options())
     return reader.answer(network.variables, codes, each=n)
@@ -239,9 +238,7 @@ def _draw_cut(
     if options.beyond is None:
         return {}
     distinct, inverse = _take_distinct(evidence)
-    question = Question(only=informed)
-    problem = problem_of(network, question, distinct)
-    plan = choose_plan(problem, distinct, options)
+    plan = choose_plan(problem_of(network, Question(only=informed), distinct), distinct, options)
     chosen: dict[str, NDArray[Any]] = {}
     impossible: list[int] = []
     for number in range(distinct.rows):
@@ -372,8 +369,7 @@ class ConditionalGaussian:
         rows, values, known = evidence.rows, self._values(evidence), evidence.evidence(self.discrete).findings
         configuration = self._draw_configurations(known, values, levels, options)
         noise = ndtri(np.array([levels[name] for name in self.numbers]).reshape(len(self.numbers), rows).T)
-        drawn = self._draw_numbers(values, configuration, noise)
-        return self._fill(known, configuration, drawn, levels, options)
+        return self._fill(known, configuration, self._draw_numbers(values, configuration, noise), levels, options)
 
     def expect(self, evidence: Evidence, wanted: Sequence[str], options: Options) -> dict[str, Values]:
         """Return the expectations of numbers (rows,), and the probabilities of discrete columns (rows, states).

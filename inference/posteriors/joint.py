@@ -42,8 +42,7 @@ def joint_posterior(
     reader = EvidenceReader(network, evidence, names)
     options = options or Options()
     snapshot = Snapshot.of(network)
-    variables = tuple(network.variable(name) for name in names)
-    joint = JointPosterior(variables, snapshot, reader.evidence(), options)
+    joint = JointPosterior(tuple(map(network.variable, names)), snapshot, reader.evidence(), options)
     if reader.rows:
         read = read_relevant_evidence(network, reader, names)
         answer = solve(snapshot, Question(tuple(names), joint=True, pointwise=True), read, options, _collectors)
