@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, TooWide
 from hybridbn.jobs import run_in_threads
-from hybridbn.variables import Codes, Values, combine_codes, find_observed
+from hybridbn.variables import Codes, Values, combine_codes, find_observed, slice_blocks
 
 ROWS = 2**17
 """Rows of a block: counting them takes several times as long as all else that is done for a block."""
@@ -80,8 +80,7 @@ def count_codes(
         factors = np.ones(rows) if weights is None and size > rows else weights
         return np.asarray(np.bincount(codes, factors, size), np.float64)
     totals, made = np.zeros(size), {} if matrices is None else matrices
-    for start in range(0, rows, ROWS):
-        part = slice(start, start + ROWS)
+    for part in slice_blocks(rows, ROWS):
         totals += _multiply(
             codes[part].astype(np.int32, copy=False), None if weights is None else weights[part], size, made
         )

@@ -38,7 +38,15 @@ from hybridbn.fitting.contingency_tables import (
 )
 from hybridbn.jobs import get_jobs
 from hybridbn.tables import Rows, Table
-from hybridbn.variables import Codes, Discrete, Values, Variable, encode_configurations, find_observed
+from hybridbn.variables import (
+    Codes,
+    Discrete,
+    Values,
+    Variable,
+    encode_configurations,
+    find_observed,
+    slice_blocks,
+)
 
 _PICKED = 2**18
 """Codes of all families together that are picked at a time."""
@@ -424,8 +432,7 @@ class NumpyCounter(Counter):
             return self._joined[names]
         shape = self.shape(names, holes=True)
         joint = np.empty(self._rows, np.min_scalar_type(math.prod(shape)))
-        for start in range(0, self._rows, _BLOCK):
-            part = slice(start, start + _BLOCK)
+        for part in slice_blocks(self._rows, _BLOCK):
             columns = [self.columns[name][part].astype(np.intp, copy=False) for name in names]
             codes = [np.where(own < 0, size - 1, own) for own, size in zip(columns, shape, strict=True)]
             joint[part] = encode_configurations(codes, shape, len(joint[part]))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import warn_user
 from hybridbn.fitting.cross_validation import is_clearly_less
-from hybridbn.variables import Values
+from hybridbn.variables import Values, slice_blocks
 
 PENALTIES = 10.0 ** np.arange(-3, 5.25, 0.5)
 MOST_STEPS = 6
@@ -256,8 +256,7 @@ def _fit_leaving_one_out(columns: Values, target: Values, weights: Values, copie
     center, scale = weights @ columns / total, 1 / np.sqrt(shape)
 
     def scale_blocks() -> Iterator[tuple[slice, Values]]:
-        for start in range(0, len(target), _ROWS):
-            part = slice(start, start + _ROWS)
+        for part in slice_blocks(len(target), _ROWS):
             yield part, (columns[part] - center) * scale * np.sqrt(weights[part, None])
 
     triangle = np.empty((0, len(shape)))
@@ -381,8 +380,7 @@ class Ridges:
     def explain(self, columns: Values, weights: Values, target: int) -> tuple[Values, Values]:
         """Return the prediction of each row for a target, and the row's leverage."""
         fitted, leverage = np.empty(len(columns)), np.empty(len(columns))
-        for start in range(0, len(columns), _EXPANDED_ROWS):
-            part = slice(start, start + _EXPANDED_ROWS)
+        for part in slice_blocks(len(columns), _EXPANDED_ROWS):
             deviations = _expand(columns[part], self.basis) - self.center
             fitted[part] = deviations @ self.slopes[:, target]
             rotated = deviations @ self.roots[target]
@@ -419,8 +417,7 @@ class _Moments(NamedTuple):
         # near the means, so that centering loses no digits
         near = np.concatenate([np.average(columns, axis=0, weights=weights), np.zeros(size - columns.shape[1])])
         gram, sums, across = np.zeros((size, size)), np.zeros(size), np.zeros((size, targets.shape[1]))
-        for start in range(0, len(columns), _EXPANDED_ROWS):
-            part = slice(start, start + _EXPANDED_ROWS)
+        for part in slice_blocks(len(columns), _EXPANDED_ROWS):
             block = _expand(columns[part], basis) - near
             weighted = block * weights[part, None]
             gram += weighted.T @ block
@@ -591,8 +588,7 @@ class _ClassRegression:
         pairs = list(itertools.combinations(range(k), 2))
         states, others = [c for c, _ in pairs], [d for _, d in pairs]
         products = np.zeros((len(pairs) * p, p))
-        for begin in range(0, shares.shape[1], _BLOCK):
-            part = slice(begin, begin + _BLOCK)
+        for part in slice_blocks(shares.shape[1], _BLOCK):
             own, rows = shares[:, part], self.design[:, part]
             factors = (own * self.weights[part])[states] * own[others]
             products += (factors[:, None] * rows).reshape(len(products), rows.shape[1]) @ rows.T

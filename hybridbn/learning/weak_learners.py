@@ -31,7 +31,7 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials import Multinomial
 from hybridbn.tables import Rows, Table
-from hybridbn.variables import Codes, Discrete, Values
+from hybridbn.variables import Codes, Discrete, Values, slice_blocks
 
 PERFECT = math.log(1e10)
 """The vote of a network without errors (Ting and Zheng, section 2)."""
@@ -502,13 +502,12 @@ def count_added(columns: ColumnGroups, weights: SampleWeights, number: int, batc
         noted = np.copysign(before(batch, first), last.margins(batch))[None]
     numbers = noted[0]
     least, low, added = np.inf, [np.empty(0, np.intp)], [np.empty(0)]
-    for start in range(0, len(numbers), _BLOCK_ROWS):
-        block = slice(start, start + _BLOCK_ROWS)
+    for block in slice_blocks(len(numbers), _BLOCK_ROWS):
         following = last.change(np.abs(numbers[block]), numbers[block])
         initial = weights.take_initial(block)
         lowest = np.broadcast_to(FLOOR * initial, following.shape)
         rows = np.flatnonzero(following < lowest)
-        low.append(rows + start)
+        low.append(rows + block.start)
         added.append(lowest[rows] - following[rows])
         least = min(least, float((following if weights.initial is None else following / initial).min()))
         following[rows] = lowest[rows]

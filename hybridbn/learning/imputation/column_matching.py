@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from hybridbn.fitting.ridge import MOST_LEVERAGE, Ridges, fit_ridges
 from hybridbn.learning.imputation.rules import has_spikes
 from hybridbn.structures.random_forest import Forest, grow_forest
-from hybridbn.variables import Codes, Values
+from hybridbn.variables import Codes, Values, slice_blocks
 
 PART_PRICE = 5.0
 """The gain in log-likelihood that curves or a forest need: where lines are straight, these flatten their ends."""
@@ -570,8 +570,7 @@ class ColumnMatcher:
         low, high = (np.broadcast_to(ends, len(features)) for ends in (low, high))
         drawn = np.full(len(features), np.nan)
         size = max(len(features) if self.leaves is None else _WEIGHTS // len(self.leaves.donors), 1)
-        for start in range(0, len(features), size):
-            part = slice(start, start + size)
+        for part in slice_blocks(len(features), size):
             drawn[part] = self._draw_block(features[part], uniforms[part], low[part], high[part])
         return drawn
 

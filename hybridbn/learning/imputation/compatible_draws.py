@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hybridbn.learning.imputation.column_matching import BEYOND, StackedFit, StackedRegression
 from hybridbn.potentials.base import draw_codes
-from hybridbn.variables import Codes, Values
+from hybridbn.variables import Codes, Values, slice_blocks
 
 _QUANTILES = 41
 """So many quantiles stand for all residuals."""
@@ -239,8 +239,7 @@ class CompatibleMatcher:
         cells, probabilities = self.candidates.propose(features)
         count, logs = cells.shape[1], np.empty(cells.shape)
         size = max(_VALUES // (count * features.shape[1]), 1)
-        for start in range(0, len(features), size):
-            part = slice(start, start + size)
+        for part in slice_blocks(len(features), size):
             tried = np.repeat(features[part], count, axis=0)
             for feature, code in self.features:
                 tried[:, feature] = cells[part].ravel() if code < 0 else cells[part].ravel() == code
