@@ -70,10 +70,15 @@ def equal_frequency(
     (1.5,)
     """
     numbers, _, checked_weights = _check_rows(values, None, weights, bins)
+    return tuple(cut_evenly(numbers, checked_weights, bins).tolist())
+
+
+def cut_evenly(numbers: Values, weights: Values, bins: int) -> Values:
+    """Return the cuts that divide numbers into so many groups of about equal weight; see `equal_frequency`."""
     distinct, place = np.unique(numbers, return_inverse=True)
     if len(distinct) < 2:
-        return ()
-    cumulative = np.cumsum(np.bincount(place.ravel(), checked_weights))
+        return np.empty(0)
+    cumulative = np.cumsum(np.bincount(place, weights))
     wanted = cumulative[-1] * np.arange(1, bins) / bins
     inner = cumulative[:-1]
     # the slack lets rounding of weighted sums not decide between two equally near boundaries
@@ -81,7 +86,7 @@ def equal_frequency(
     before = np.maximum(after - 1, 0)
     nearer = wanted - inner[before] < (inner[after] - wanted) - 1e-12 * cumulative[-1]
     chosen = np.unique(np.where(nearer, before, after))
-    return tuple(_find_midpoints(distinct, chosen).tolist())
+    return _find_midpoints(distinct, chosen)
 
 
 def mdl(values: ArrayLike, target: ArrayLike | None, weights: ArrayLike | None = None) -> tuple[float, ...]:

@@ -17,13 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import (
     Fitter,
+    RowStatistics,
     Spec,
-    Statistics,
     check_spec,
     effective_size,
     fitter_of,
     has_numbers,
-    observed,
     refuse_empty,
     refuse_too_wide,
     split_by_kind,
@@ -35,40 +34,26 @@ from hybridbn.potentials import Kernel
 from hybridbn.potentials.base import Potential, take_logs
 from hybridbn.potentials.kernel.sums import CELLS, DIGITS, log_sum, sum_on_lattice, visit_nearest
 from hybridbn.tables import Rows
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, as_objects, encode_configurations
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, as_objects
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class KernelStatistics(Statistics):
-    """The points themselves.
+class KernelStatistics(RowStatistics):
+    """The rows, and how far their numbers reach.
 
     Attributes
     ----------
-    points : ndarray (points, numbers)
-        The child, if it is continuous, and the continuous parents in their order.
-    codes : ndarray (points, states)
-        The discrete parents in their order, and the child if it is discrete.
-    weights : ndarray (points,)
     ranges : ndarray (numbers, 2)
-        The least and the greatest value of each, of all rows that have one.
+        The least and the greatest value of each number, the child before the parents, of all rows that have one.
     """
 
-    points: Values
-    codes: Codes
-    weights: Values
     ranges: Values
 
     def merged(self, other: Self) -> Self:
-        """Put the points of both together."""
+        """Put the rows of both together."""
         ends = np.stack([self.ranges, other.ranges])
-        return replace(
-            self,
-            total=self.total + other.total,
-            points=np.concatenate([self.points, other.points]),
-            codes=np.concatenate([self.codes, other.codes]),
-            weights=np.concatenate([self.weights, other.weights]),
-            ranges=np.stack([ends[..., 0].min(axis=0), ends[..., 1].max(axis=0)], axis=1),
-        )
+        ranges = np.stack([ends[..., 0].min(axis=0), ends[..., 1].max(axis=0)], axis=1)
+        return replace(super().merged(other), ranges=ranges)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,24 +156,10 @@ class KernelFitter(Fitter):
                 f"{child.name!r}: kernels need a continuous variable; a MultinomialFitter learns discrete ones alone"
             )
         rows = table.sample()
-        columns, weights, total = observed(rows, child, parents)
-        arrays = {variable.name: column for variable, column in zip((child, *parents), columns, strict=True)}
-        numbers, states = _split_family(child, parents)
-        count = len(columns[0])
-        counting = slice(None) if weights is None else rows.weights > 0
-        cells = [rows.coded(v)[counting] for v in numbers]
-        codes = [arrays[v.name] for v in states]
-        return KernelStatistics(
-            child=child,
-            parents=tuple(parents),
-            total=total,
-            points=np.stack([arrays[v.name] for v in numbers], axis=1),
-            codes=np.stack(codes, axis=1).astype(np.intp) if codes else np.empty((count, 0), dtype=np.intp),
-            weights=np.ones(count) if weights is None else weights,
-            ranges=np.array(
-                [(np.fmin.reduce(own, initial=np.inf), np.fmax.reduce(own, initial=-np.inf)) for own in cells]
-            ),
-        )
+        counting = rows.weights > 0 if rows.weighted else slice(None)
+        cells = [rows.coded(number)[counting] for number in _split_family(child, parents)[0]]
+        ranges = [(np.fmin.reduce(own, initial=np.inf), np.fmax.reduce(own, initial=-np.inf)) for own in cells]
+        return KernelStatistics(**vars(RowStatistics.of(rows, child, parents)), ranges=np.array(ranges))
 
     def potential(self, statistics: Any) -> Kernel:
         """Return the kernels with their bandwidths."""
@@ -197,22 +168,19 @@ class KernelFitter(Fitter):
         numbers, states = _split_family(child, parents)
         sizes = tuple(map(len, states))
         refuse_too_wide(child, parents, math.prod(sizes) * len(numbers), self.max_bytes, "array of bandwidths")
-        of_child = sizes[-1] if isinstance(child, Discrete) else 1
-        own = (
-            statistics.codes[:, -1] if isinstance(child, Discrete) else np.zeros(len(statistics.points), dtype=np.intp)
-        )
-        outer = sizes[: len(sizes) - isinstance(child, Discrete)]
+        own, points = statistics.columns[0], statistics.numbers
+        if isinstance(child, Continuous):
+            own, points = np.zeros(len(own), dtype=np.intp), np.column_stack([own, points])
+        of_child = len(child) if isinstance(child, Discrete) else 1
         rows, groups, own_states, weights, bandwidths = GroupedPoints(
-            values=_scale_points(numbers, statistics.points, statistics.ranges),
+            values=_scale_points(numbers, points, statistics.ranges),
             weights=statistics.weights,
-            groups=encode_configurations(statistics.codes.T[: len(outer)], outer, len(own)),
+            groups=statistics.cells,
             states=own,
-            shape=(math.prod(outer), of_child),
+            shape=(math.prod(sizes) // of_child, of_child),
             fitter=self,
         ).build_kernels()
-        codes = [*np.unravel_index(groups, outer)] if outer else []
-        if isinstance(child, Discrete):
-            codes.append(own_states)
+        codes = np.unravel_index(groups * of_child + own_states, sizes) if sizes else ()
         low, high = statistics.ranges.T / 2
         with np.errstate(over="ignore"):
             # bandwidths are positive numbers, also where ranges are next to the least or the largest
@@ -220,7 +188,7 @@ class KernelFitter(Fitter):
         return Kernel(
             child,
             parents,
-            points=statistics.points[rows],
+            points=points[rows],
             bandwidths=widths.reshape(*sizes, len(numbers)),
             weights=weights,
             labels={v.name: _decode_labels(v, column) for v, column in zip(states, codes, strict=True)},

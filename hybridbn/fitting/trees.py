@@ -554,23 +554,6 @@ _VALUE_MODELS = (
 )
 
 
-def choose_cuts(values: Values, weights: Values, most: int) -> Values:
-    """Return cuts half-way between values that make at most so many cells of about the same weight."""
-    distinct, place = np.unique(values, return_inverse=True)
-    if len(distinct) < 2:
-        return np.empty(0)
-    upto = np.cumsum(np.bincount(place, weights))
-    wanted = upto[-1] * np.arange(1, most) / most
-    # the step of the distribution function that ends nearest to the wanted share
-    right = np.clip(np.searchsorted(upto, wanted), 0, len(distinct) - 2)
-    left = np.maximum(right - 1, 0)
-    nearer = np.where(wanted - upto[left] < upto[right] - wanted, left, right)
-    step = np.unique(nearer)
-    cuts = distinct[step] + 0.5 * (distinct[step + 1] - distinct[step])
-    # of two neighboring floats the half-way point is one; values below a cut stay below it
-    return np.unique(np.where(cuts > distinct[step], cuts, distinct[step + 1]))
-
-
 def _mask_cells(node: TreeNode[None], sizes: Sequence[int]) -> tuple[NDArray[np.bool_], ...]:
     masks = []
     for parent, size in enumerate(sizes):

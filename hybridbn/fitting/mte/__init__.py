@@ -9,15 +9,16 @@ structures compare thousands of families by it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self, TypeGuard, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.fitting.base import Fitter, Statistics, has_numbers, learns_as, observed, refuse_empty
+from hybridbn.fitting.base import Fitter, RowStatistics, has_numbers, learns_as, observed, refuse_empty
+from hybridbn.fitting.discretize import cut_evenly
 from hybridbn.fitting.mte.pieces import (
     Box,
     assemble_terms,
@@ -50,7 +51,6 @@ from hybridbn.fitting.trees import (
     Cell,
     LikelihoodGain,
     bin_scores,
-    choose_cuts,
     make_binned_models,
     make_class_models,
     make_value_models,
@@ -74,23 +74,13 @@ _PIECE = 0.1  # of an observation's log-likelihood: what a piece more has to be 
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class MTEStatistics(Statistics):
-    """The distinct rows and their weights.
-
-    Attributes
-    ----------
-    columns : tuple of ndarray (rows,)
-        Codes or values of the child, then of the parents; sorted, the child's last.
-    weights : ndarray (rows,)
-    """
-
-    columns: tuple[NDArray[Any], ...]
-    weights: Values
+class MTEStatistics(RowStatistics):
+    """The distinct rows and their weights, sorted by the parents first."""
 
     def merged(self, other: Self) -> Self:
         """Return the statistics of the rows of both."""
-        columns = [np.concatenate(pair) for pair in zip(self.columns, other.columns, strict=True)]
-        return type(self)._of(self.child, self.parents, columns, np.concatenate([self.weights, other.weights]))
+        both = super().merged(other)
+        return self._of(self.child, self.parents, list(both.columns), both.weights)
 
     @classmethod
     def _of(cls, child: Variable, parents: tuple[Variable, ...], columns: list[NDArray[Any]], weights: Values) -> Self:
@@ -267,7 +257,7 @@ class MTEFitter(Fitter):
                 sizes.append(len(parent))
                 cuts.append(None)
                 continue
-            ends = choose_cuts(column, weights, self.max_cells)
+            ends = cut_evenly(column, weights, self.max_cells)
             coded.append(np.searchsorted(ends, column, side="right"))
             sizes.append(len(ends) + 1)
             cuts.append(ends)
@@ -414,10 +404,6 @@ def estimate_probabilities(
     return probabilities[leaves]
 
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-
 class CellGain(NamedTuple):
     """What the parents of a child are worth.
 
@@ -469,9 +455,7 @@ class CellGains:
     def __init__(self, table: Table) -> None:
         self.table = table
         self._weights = table.weights
-        self._parents: dict[tuple[str, int], _CodedColumn] = {}
-        self._children: dict[str, _CodedColumn | None] = {}
-        self._observed: dict[str, NDArray[np.bool_] | None] = {}
+        self._columns: dict[tuple[str, int | None], _CodedColumn] = {}
 
     def measure(
         self, fitter: MTEFitter, child: Variable, parents: Sequence[Variable], among: Sequence[Variable] = ()
@@ -483,9 +467,9 @@ class CellGains:
         rows = self._find_rows((child, *parents, *among))
         weights = _take(self._weights, rows)
         total = float(weights.sum())
-        columns = [self._read_parent(parent, fitter.max_cells) for parent in parents]
-        own = self._read_child(child)
-        if not parents or own is None or total < 2 * fitter.min_weight:
+        columns = [self._read(parent, fitter.max_cells) for parent in parents]
+        own = self._read(child)
+        if not parents or own.size < 2 or total < 2 * fitter.min_weight:
             return CellGain(0.0, 0.0, total)
         codes, weights = count_distinct(
             [_take(own.codes, rows), *(_take(column.codes, rows) for column in columns)],
@@ -502,50 +486,36 @@ class CellGains:
         ).measure_gains()
         return CellGain(likelihood, parameters, total)
 
-    def _find_observed(self, variable: Variable) -> NDArray[np.bool_] | None:
-        """Return the rows in which a column is observed, None if these are all."""
-
-        def find() -> NDArray[np.bool_] | None:
-            observed = find_observed(self.table.coded(variable))
-            return None if observed.all() else observed
-
-        return _remember(self._observed, variable.name, find)
-
     def _find_rows(self, variables: Sequence[Variable]) -> Codes | None:
         """Return the rows in which some columns are observed and that count, None if these are all."""
-        masks = [mask for mask in map(self._find_observed, variables) if mask is not None]
+        incomplete = [variable for variable in variables if self.table.count_missing(variable.name)]
+        masks = [find_observed(self.table.coded(variable)) for variable in incomplete]
         if self.table.weighted:
             masks.append(self._weights > 0)
         return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
 
-    def _read_parent(self, variable: Variable, most: int) -> _CodedColumn:
-        def read() -> _CodedColumn:
-            cells = self.table.coded(variable)
-            if isinstance(variable, Discrete):
-                return _CodedColumn(cells, len(variable), False)
-            rows = self._find_rows((variable,))
-            cuts = choose_cuts(cells if rows is None else cells[rows], _take(self._weights, rows), most)
+    def _read(self, variable: Variable, most: int | None = None) -> _CodedColumn:
+        """Return a parent in so many cells at most, or a child, which has one bin if it does not vary."""
+        key = variable.name, most
+        if key not in self._columns:
+            self._columns[key] = self._code(variable, most)
+        return self._columns[key]
+
+    def _code(self, variable: Variable, most: int | None) -> _CodedColumn:
+        cells, rows = self.table.coded(variable), self._find_rows((variable,))
+        if isinstance(variable, Discrete):
+            return _CodedColumn(cells, len(variable), False)
+        numbers, weights = _take(cells, rows), _take(self._weights, rows)
+        if most is not None:
+            cuts = cut_evenly(numbers, weights, most)
             return _CodedColumn(np.searchsorted(cuts, cells, side="right"), len(cuts) + 1, True)
-
-        return _remember(self._parents, (variable.name, most), read)
-
-    def _read_child(self, variable: Variable) -> _CodedColumn | None:
-        """Return a child, None if it does not vary."""
-
-        def read() -> _CodedColumn | None:
-            cells, rows = self.table.coded(variable), self._find_rows((variable,))
-            if isinstance(variable, Discrete):
-                return _CodedColumn(cells, len(variable), False)
-            weights = _take(self._weights, rows)
-            distinct, place = np.unique(_take(cells, rows), return_inverse=True)
-            if len(distinct) < 2:
-                return None
-            bins, means = bin_scores(normal_scores(np.asarray(np.bincount(place, weights), float))[place], weights)
-            codes = np.full(len(cells), -1)
-            codes[slice(None) if rows is None else rows] = bins
-            return _CodedColumn(codes, len(means), True, means)
-
-        return _remember(self._children, variable.name, read)
+        distinct, place = np.unique(numbers, return_inverse=True)
+        if len(distinct) < 2:
+            return _CodedColumn(cells, 1, True)
+        bins, means = bin_scores(normal_scores(np.asarray(np.bincount(place, weights), float))[place], weights)
+        codes = np.full(len(cells), -1)
+        codes[slice(None) if rows is None else rows] = bins
+        return _CodedColumn(codes, len(means), True, means)
 
 
 def count_distinct(columns: Sequence[Codes], sizes: Sequence[int], weights: Values) -> tuple[list[Codes], Values]:
@@ -566,12 +536,6 @@ def count_distinct(columns: Sequence[Codes], sizes: Sequence[int], weights: Valu
 
 def _take(values: NDArray[Any], rows: Codes | None) -> NDArray[Any]:
     return values if rows is None else values[rows]
-
-
-def _remember(cache: dict[K, V], key: K, read: Callable[[], V]) -> V:
-    if key not in cache:
-        cache[key] = read()
-    return cache[key]
 
 
 def cells_suffice(fitter: Fitter) -> TypeGuard[MTEFitter]:
