@@ -79,10 +79,15 @@ class GaussianStatistics(Statistics):
         """Return the log-likelihood of regressions of the same family in these rows."""
         slopes = potential.coefficients.reshape(len(self.weights), -1)
         variance, intercept = potential.variance.reshape(-1), potential.intercept.reshape(-1)
-        direction = np.concatenate([np.ones((len(slopes), 1)), -slopes], axis=1)
-        spread = np.einsum("di,dij,dj->d", direction, self.products, direction)
-        squares = spread + self.weights * ((direction * self.means).sum(axis=1) - intercept) ** 2
+        squares = self.sum_squares(intercept, slopes)
         return -0.5 * float((self.weights * np.log(2 * math.pi * variance) + squares / variance).sum())
+
+    def sum_squares(self, intercept: Values, slopes: Values) -> Values:
+        """Return the sum of the squared residuals of a regression in each configuration."""
+        contrast = np.concatenate([np.ones((len(slopes), 1)), -slopes], axis=1)
+        mean = np.einsum("dj,dj->d", contrast, self.means) - intercept
+        within = np.einsum("di,dij,dj->d", contrast, self.products, contrast)
+        return np.asarray(np.maximum(within, 0.0) + self.weights * mean**2)
 
     def pool(self) -> tuple[Values, Values]:
         """Return means and products of all configurations together."""

@@ -415,7 +415,7 @@ def _fit_additive(statistics: GaussianStatistics, fitted: LinearGaussian) -> lis
     slopes = solution[n_effects:] * scales[0] / scales[1:]
     intercept = center[0] + effects @ solution[:n_effects] * scales[0] - center[1:] @ slopes
     slopes = np.broadcast_to(slopes, (n.size, len(slopes)))
-    squares = _sum_squares(statistics, intercept, slopes) * _inflation(np.array(total), 1 + free)
+    squares = statistics.sum_squares(intercept, slopes) * _inflation(np.array(total), 1 + free)
     pooled = max(squares.sum() / total, LEAST_RESIDUAL * scales[0] ** 2)
     forms = [_Form(intercept, slopes, np.full(n.size, pooled), free + 2.0)]
     if sizes:
@@ -430,17 +430,9 @@ def _inflation(rows: Values, coefficients: float) -> Values:
     return np.asarray(rows / np.maximum(rows - coefficients, 1.0))
 
 
-def _sum_squares(statistics: GaussianStatistics, intercept: Values, slopes: Values) -> Values:
-    """Return the sum of squared residuals in each configuration."""
-    contrast = np.concatenate([np.ones((len(slopes), 1)), -slopes], axis=1)
-    mean = np.einsum("dj,dj->d", contrast, statistics.means) - intercept
-    within = np.einsum("di,dij,dj->d", contrast, statistics.products, contrast)
-    return np.asarray(np.maximum(within, 0.0) + statistics.weights * mean**2)
-
-
 def _find_loss(statistics: GaussianStatistics, price: float, form: _Form) -> float:
     """Return half of Akaike's criterion, but for a constant; a parameter costs so many of its."""
-    squares = _sum_squares(statistics, form.intercept, form.slopes)
+    squares = statistics.sum_squares(form.intercept, form.slopes)
     return price * form.parameters + float(
         0.5 * (statistics.weights * np.log(form.variance) + squares / form.variance).sum()
     )
