@@ -31,6 +31,7 @@ from hybridbn.fitting.contingency_tables import (
     central_moments,
     count_codes,
     count_occurring,
+    group_columns,
     list_occurring,
     plan_pairs,
     refuse_too_many_cells,
@@ -212,6 +213,11 @@ class Counter(ABC):
     def shape(self, names: Names, *, holes: bool = False) -> tuple[int, ...]:
         """Return the shape of a table, with one more state, the last, for the missing cells of a column if wanted."""
         return tuple(self.sizes[name] + (holes and name in self.incomplete) for name in names)
+
+    def group(self, names: Names, most_cells: int) -> list[Names]:
+        """Return discrete columns in groups whose joint tables, with missing cells, have at most so many cells."""
+        groups = group_columns(self.shape(names, holes=True), most_cells, len(names))
+        return [tuple(names[place] for place in group) for group in groups]
 
 
 class NumpyCounter(Counter):

@@ -339,7 +339,7 @@ class CountedLearner:
     ) -> None:
         self._rows, self._fitters = rows, fitters
         every = (*variables.values(), target)
-        self.columns: ColumnGroups = ColumnGroups(variables, target, RowCounter(rows, every).incomplete, jobs)
+        self.columns: ColumnGroups = ColumnGroups(variables, target, RowCounter(rows, every), jobs)
         self._number, self._least = 0, 0.0
         self._total = rows.total_weight
         self._counts: list[Values] = []
@@ -383,8 +383,8 @@ class ColumnGroups:
     ----------
     variables : mapping from column to its variable
     target : Discrete
-    incomplete : frozenset of str
-        The columns that have missing cells in some row.
+    counter : RowCounter
+        Of all rows.
     jobs : int
 
     Attributes
@@ -392,27 +392,12 @@ class ColumnGroups:
     groups : list of tuple of str
     """
 
-    def __init__(
-        self, variables: Mapping[str, Discrete], target: Discrete, incomplete: frozenset[str], jobs: int
-    ) -> None:
+    def __init__(self, variables: Mapping[str, Discrete], target: Discrete, counter: RowCounter, jobs: int) -> None:
         self.variables: Mapping[str, Discrete] = variables
         self.target: Discrete = target
-        self._incomplete, self._jobs = incomplete, jobs
-        self.groups: list[tuple[str, ...]] = []
-        most = max(_MOST_CELLS // (2 * len(target)), 1)
-        group: list[str] = []
-        cells = 1
-        for name, variable in variables.items():
-            if group and cells * (len(variable) + 1) > most:
-                self.groups.append(tuple(group))
-                group, cells = [], 1
-            group.append(name)
-            cells *= self._size(name)
-        self.groups.append(tuple(group))
-        self._shapes = [tuple(map(self._size, names)) for names in self.groups]
-
-    def _size(self, name: str) -> int:
-        return len(self.variables[name]) + (name in self._incomplete)
+        self._incomplete, self._jobs = counter.incomplete, jobs
+        self.groups: list[tuple[str, ...]] = counter.group(tuple(variables), max(_MOST_CELLS // (2 * len(target)), 1))
+        self._shapes = [counter.shape(names, holes=True) for names in self.groups]
 
     def count(self, batch: Table, groups: Groups) -> list[Values]:
         """Return for each group of columns the weight by group of rows and joint code."""
