@@ -53,7 +53,7 @@ from hybridbn.options import (
 )
 from hybridbn.potentials.base import Potential, take_logs
 from hybridbn.tables import Rows, Table, declare_rows
-from hybridbn.variables import Continuous, Discrete, Values, Variable, encode_configurations, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, encode_configurations, shorten, slice_blocks
 
 _NOISE = 1e-3
 """The least rise of the log-likelihood, for each row, that counts where expectations are simulated."""
@@ -255,11 +255,6 @@ def expectation_maximization(
     known = rows.learn(divider.sum_complete, variables)
     if known is None:
         raise TableError("the table has 0 rows of positive weight; at least 1 is needed")
-    if not known.open_rows:
-        network = _maximize(families, known.statistics)
-        likelihood = rows.learn(partial(divider.expect, network), variables).log_likelihood
-        priors = _find_priors(families, known.statistics)
-        return Learned(network, np.array([likelihood + _log_prior(network, priors)]), True, np.array([likelihood]))
 
     def expect_exactly(network: Network) -> tuple[Mapping[str, Statistics], float]:
         expected = rows.learn(partial(divider.expect, network), variables)
@@ -267,7 +262,9 @@ def expectation_maximization(
 
     expect: Expectation = expect_exactly
     patience = None
-    if not is_exact_family:
+    if not known.open_rows:
+        first = _maximize(families, known.statistics)
+    elif not is_exact_family:
         read = _read_table(first, rows.sample())
         expect, patience = _simulate_expectation(read, families, draws, rng, options), _PATIENCE
     learned = _iterate(
@@ -297,8 +294,8 @@ def _iterate(
     max_iterations: int,
     patience: int | None,
 ) -> Learned:
-    """Alternate expectation and maximization; without `patience` until nothing changes, with it while it gets
-    better.
+    """Alternate expectation and maximization; without `patience` until nothing changes or is expected, with it while
+    it gets better.
     """
     least = rows * (tolerance if patience is None else max(tolerance, _NOISE))
     network = best = first
@@ -315,7 +312,7 @@ def _iterate(
                 priors = _find_priors(families, statistics)
             history.append(likelihood + _log_prior(network, priors))
             best = network
-            converged = len(history) > 1 and bool(abs(history[-1] - history[-2]) <= least)
+            converged = not expected or (len(history) > 1 and bool(abs(history[-1] - history[-2]) <= least))
         else:
             history.append(likelihood)
             failures = 0 if likelihood > top + least else failures + 1
@@ -667,11 +664,10 @@ def expect_statistics(
     cells = sum(math.prod(sizes[name] for name in scope) for scope in scopes)
     block = int(min(max(_NUMBERS / max(cells, 1), 256), evidence.rows))
     logs, impossible = np.empty(evidence.rows), []
-    for start in range(0, evidence.rows, block):
-        stop = min(start + block, evidence.rows)
-        part = evidence.take(slice(start, stop), stop - start)
+    for some in slice_blocks(evidence.rows, block):
+        part = evidence.take(some, some.stop - some.start)
         for found in choose_plan(problem, part, options).solve(part):
-            rows = start + found.rows
+            rows = some.start + found.rows
             logs[rows] = found.log_norm
             if np.isneginf(found.log_norm).any():
                 impossible += rows[np.isneginf(found.log_norm)].tolist()
