@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from hybridbn.fitting.ridge import MOST_LEVERAGE, Ridges, fit_ridges
 from hybridbn.learning.imputation.rules import has_spikes
+from hybridbn.potentials.base import draw_codes
 from hybridbn.structures.random_forest import Forest, grow_forest
 from hybridbn.variables import Codes, Values, slice_blocks
 
@@ -528,11 +529,11 @@ class Leaves:
         total = np.bincount(row * size + members, np.repeat(weights, counts), rows * size)
         return np.asarray(total.reshape(rows, size), dtype=np.float64)
 
-    def cumulate(self, shares: Values) -> Values:
-        """Return the cumulated weights of the donors of each row; without any common leaf all are equally likely."""
+    def weigh(self, shares: Values) -> Values:
+        """Return the weights of the donors of each row; without any common leaf all are equally likely."""
         weights = shares if self.power == 1 else shares**self.power
         weights[~weights.any(axis=1)] = 1.0
-        return np.asarray(np.cumsum(weights, axis=1))
+        return weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -587,8 +588,7 @@ class ColumnMatcher:
                 weights = ((places >= first[:, None]) & (places < last[:, None])).astype(np.float64)
             else:
                 places = self.leaves.donors
-                cumulated = self.leaves.cumulate(self.leaves.share(self.regression.find_leaves(part)))
-                weights = np.diff(cumulated, axis=1, prepend=0.0)
+                weights = self.leaves.weigh(self.leaves.share(self.regression.find_leaves(part)))
             key = np.arange(len(part))[:, None] * len(numbers) + codes[places]
             shares = np.bincount(key.ravel(), weights.ravel(), len(part) * len(numbers)).reshape(len(part), -1)
             alone = shares[:, counts == 1].sum(axis=1)
@@ -605,16 +605,15 @@ class ColumnMatcher:
         if self.leaves is None:
             predicted = self.regression.predict(features)[:, 0]
         else:
-            cumulated = self.leaves.cumulate(self.leaves.share(self.regression.find_leaves(features)))
+            weights = self.leaves.weigh(self.leaves.share(self.regression.find_leaves(features)))
         for attempt in range(_ATTEMPTS):
             # multiples of the golden ratio fill the interval evenly
             levels = np.modf(uniforms[pending] + attempt * _GOLDEN_RATIO)[0]
             if self.leaves is None:
                 numbers = self.take(predicted[pending], self.find_near(predicted[pending], levels))
             else:
-                own = cumulated[pending]
-                place = (levels[:, None] * own[:, -1:] >= own).sum(axis=1)
-                numbers = self.values[self.leaves.donors[np.minimum(place, own.shape[1] - 1)]]
+                place = draw_codes(weights[pending], np.arange(len(pending)), levels)
+                numbers = self.values[self.leaves.donors[place]]
             within = (numbers >= low[pending]) & (numbers <= high[pending])
             drawn[pending[within]] = numbers[within]
             pending = pending[~within]
