@@ -561,7 +561,7 @@ def hash_rows(table: Table) -> Keys:
     >>> bool(keys[2] == hash_rows(table.take([2]))[0]), bool(keys[1] == keys[3])
     (True, False)
     """
-    return _make_distinct(hash_cells(table))
+    return tell_apart(hash_cells(table))
 
 
 def hash_cells(table: Table) -> Keys:
@@ -592,7 +592,7 @@ def hash_identifiers(values: Any, rows: int) -> Keys:
     if isinstance(values, range):
         values = np.array(values)
     if isinstance(values, np.ndarray) and values.dtype.kind == "i" and values.shape == (rows,):
-        return _make_distinct(mix_bits(values.astype(np.uint64)))
+        return tell_apart(mix_bits(values.astype(np.uint64)))
     try:
         listed: Sequence[Any] = values.tolist() if hasattr(values, "tolist") else list(values)
     except TypeError:
@@ -600,7 +600,7 @@ def hash_identifiers(values: Any, rows: int) -> Keys:
     if len(listed) != rows:
         raise TableError(f"there are {len(listed)} keys for {rows} rows; give one a row")
     array = np.array([_hash_identifier(key) for key in listed], dtype=np.uint64)
-    return _make_distinct(mix_bits(array))
+    return tell_apart(mix_bits(array))
 
 
 def _hash_identifier(key: Any) -> int:
@@ -666,13 +666,13 @@ def count_repeats(keys: Keys) -> Keys:
     return np.asarray(pandas.Series(keys).groupby(keys, sort=False).cumcount(), dtype=np.uint64)
 
 
-def tell_apart(keys: Keys, counts: Keys) -> Keys:
-    """Give rows with the same key different ones; the first one keeps its key, whatever follows."""
-    return np.where(counts > 0, mix_bits(keys + counts * STEP), keys)
+def tell_apart(keys: Keys, counts: Keys | None = None) -> Keys:
+    """Give rows with the same key different ones; the first one keeps its key, whatever follows.
 
-
-def _make_distinct(keys: Keys) -> Keys:
-    return tell_apart(keys, count_repeats(keys))
+    `counts` tell how many equal keys come before each one, where others do than these.
+    """
+    before = count_repeats(keys) if counts is None else counts
+    return np.where(before > 0, mix_bits(keys + before * STEP), keys)
 
 
 def _hash_text(text: str) -> int:
