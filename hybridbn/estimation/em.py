@@ -693,6 +693,7 @@ class _FamilyStatistics:
         for name in self.numbers:
             if name in problem.component_of:
                 needed.update(dict.fromkeys(problem.component_of[name].names))
+        # the open members first
         self.scope = tuple(needed)
         # one dimension for each discrete member: the known ones, then the open ones
         self.order = [v.name for v in (*self.known, *self.open)]
@@ -725,10 +726,9 @@ class _FamilyStatistics:
             centered.append(gap - self._look_up(shift, groups))
         count = len(values)
         products = np.empty((count, count, *weights.shape))
-        for i in range(count):
-            for j in range(i + 1):
-                inner = centered[i] * centered[j] + spreads[i, j] if (i, j) in spreads else centered[i] * centered[j]
-                products[i, j] = products[j, i] = groups.sum(self._sum_out(table * inner))
+        for i, j in itertools.combinations_with_replacement(range(count), 2):
+            inner = centered[i] * centered[j] + spreads[i, j] if (i, j) in spreads else centered[i] * centered[j]
+            products[i, j] = products[j, i] = groups.sum(self._sum_out(table * inner))
         order = [v.name for v in self.parents if isinstance(v, Discrete)]
         return GaussianStatistics(
             child=self.child,
@@ -743,18 +743,12 @@ class _FamilyStatistics:
 
     def _sum_out(self, table: Values) -> Values:
         """Sum out what is no discrete member of the family: (cells of the open members, rows)."""
-        names = [v.name for v in self.open]
-        over = tuple(i for i, name in enumerate(self.scope) if name not in names)
-        kept = [name for name in self.scope if name in names]
-        result = table.sum(axis=over) if over else table
-        result = np.transpose(result, [*(kept.index(name) for name in names), len(names)])
-        return result.reshape(-1, table.shape[-1])
+        return np.asarray(table.sum(axis=tuple(range(len(self.open), len(self.scope))))).reshape(-1, table.shape[-1])
 
     def _look_up(self, array: Values, groups: _ObservedConfigurations) -> Values:
         """Return a value of each configuration (known cells, open cells) for each row, over the scope."""
-        rows = array[groups.cells]
-        shaped = rows.T.reshape([*(len(v) for v in self.open), len(rows)])
-        return _align(shaped, [v.name for v in self.open], self.scope)
+        others = [1] * (len(self.scope) - len(self.open))
+        return array[groups.cells].T.reshape([*(len(v) for v in self.open), *others, len(groups.cells)])
 
     def _arrange(self, array: Values, names: Sequence[str]) -> Values:
         """Turn (known cells, open cells) into one dimension a name."""
@@ -779,11 +773,3 @@ class _ObservedConfigurations:
         rows = len(self.weights)
         chosen = sparse.csr_array((self.weights, (self.cells, np.arange(rows))), shape=(self.count, rows))
         return np.asarray(chosen @ table.T)
-
-
-def _align(array: Values, names: Sequence[str], scope: Sequence[str]) -> Values:
-    """Turn an array over some of the scope's names (rows last) so that it broadcasts against the scope."""
-    order = sorted(range(len(names)), key=lambda i: scope.index(names[i]))
-    turned = np.transpose(array, [*order, len(names)])
-    sizes = iter(turned.shape[:-1])
-    return turned.reshape([next(sizes) if name in names else 1 for name in scope] + [turned.shape[-1]])
