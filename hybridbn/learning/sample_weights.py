@@ -197,8 +197,6 @@ class SampleWeights:
     ----------
     folder : str or None
         Where notes are kept of rows that do not remember them.
-    initial : ndarray (rows,) or None
-        The weights of all rows before the first round; None where each is one.
     filtered : bool
         Whether the rows are some of those whose places batches tell.
     rare : tuple of str
@@ -210,7 +208,6 @@ class SampleWeights:
     """
 
     folder: str | None
-    initial: Values | None = None
     filtered: bool = False
     rare: tuple[str, ...] = ()
     start: BootstrapSample | None = None
@@ -219,14 +216,9 @@ class SampleWeights:
     @classmethod
     def of(cls, rows: Rows, folder: str | None, filtered: bool) -> SampleWeights:
         """Return the weights of rows before the first round."""
-        initial = rows.sample().weights if rows.weighted else None
         missing = {name: rows.count_missing(name) for name in rows.names}
         most = 0 if rows.weighted else len(rows) - _RARELY_OBSERVED
-        return cls(folder, initial, filtered, tuple(name for name in missing if missing[name] > max(most, 0)))
-
-    def take_initial(self, rows: slice) -> Values | float:
-        """Return the initial weights of some rows of a batch."""
-        return 1.0 if self.initial is None else self.initial[rows]
+        return cls(folder, filtered, tuple(name for name in missing if missing[name] > max(most, 0)))
 
     def __call__(self, batch: Table, first: int) -> Values:
         """Return the weights of some rows, given the place of the first of them."""

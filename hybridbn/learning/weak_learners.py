@@ -457,12 +457,12 @@ def count_round(
     are counted alone.
     """
     noted, step = weights.resume(batch, first)
-    numbers = noted[0]
+    numbers, initial = noted[0], initial_weights(batch)
 
     def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, Values]:
         own, truth = numbers[block], observed[0]
         if step is not None:
-            own = step.resume(np.abs(own), own, weights.take_initial(block))
+            own = step.resume(np.abs(own), own, initial[block])
         if tables is None:
             return 2 * truth, own
         wrong = _classify(tables, codes) != truth
@@ -485,16 +485,15 @@ def count_added(columns: ColumnGroups, weights: SampleWeights, number: int, batc
     if noted is None:
         before = replace(weights, steps=tuple(earlier))
         noted = np.copysign(before(batch, first), last.margins(batch))[None]
-    numbers = noted[0]
+    numbers, initial = noted[0], initial_weights(batch)
     least, low, added = np.inf, [np.empty(0, np.intp)], [np.empty(0)]
     for block in slice_blocks(len(numbers), _BLOCK_ROWS):
         following = last.change(np.abs(numbers[block]), numbers[block])
-        initial = weights.take_initial(block)
-        lowest = np.broadcast_to(FLOOR * initial, following.shape)
+        lowest = FLOOR * initial[block]
         rows = np.flatnonzero(following < lowest)
         low.append(rows + block.start)
         added.append(lowest[rows] - following[rows])
-        least = min(least, float((following if weights.initial is None else following / initial).min()))
+        least = min(least, float((following / initial[block]).min()))
         following[rows] = lowest[rows]
         numbers[block] = following
     # what was noted are the weights after the step now, but for the share

@@ -138,7 +138,7 @@ def test_the_floor_of_weights(floor: float, rounds: int, weighted: bool, monkeyp
 
 def test_weights_are_split_by_what_a_network_gets_wrong() -> None:
     rows = hb.Table({"x": [1.0, 2.0, 3.0]}, weights=[0.5, 2.0, 4.0])
-    weights = sample_weights.SampleWeights(None, rows.weights)
+    weights = sample_weights.SampleWeights(None)
     split = weak_learners._split(weights, 1, lambda _: np.array([1.0, -1.0, 1.0]), rows, 0)
     np.testing.assert_array_equal(split.sums, [[4.5, 2.0]])
     np.testing.assert_array_equal(split.least, [1.0, 1.0])
