@@ -159,8 +159,7 @@ class Groups:
         return cls(size, lambda part, *_: (groups[part], None if weights is None else weights[part]), (), rows)
 
 
-@dataclass(frozen=True)
-class Occurring:
+class Occurring(NamedTuple):
     """Configurations that occur, as ascending numbers, and their weights."""
 
     keys: Codes
@@ -172,7 +171,7 @@ class Occurring:
         distinct, place = np.unique(keys, return_inverse=True)
         return cls(distinct, np.bincount(place, weights, len(distinct)).astype(float))
 
-    def __add__(self, other: Occurring) -> Occurring:
+    def __add__(self, other: Occurring) -> Occurring:  # type: ignore[override]
         return Occurring.of(np.concatenate([self.keys, other.keys]), np.concatenate([self.weights, other.weights]))
 
 
@@ -333,13 +332,15 @@ class NumpyCounter(Counter):
         tables = (((*given, names[i], names[j]), table.reshape(*shape, *table.shape[1:])) for (i, j), table in pairs)
         return Counts(tables)
 
-    def occurring(self, names: Names) -> tuple[Codes, Values]:
+    def occurring(self, names: Names) -> Occurring:
         """Return which joint configurations occur, as ascending numbers in mixed radix, and the weight of each.
 
         The rows are sorted by their configuration where the table would be far larger than they are many.
         """
         (columns, weights), sizes = self._select_complete(names), self.shape(names)
-        return count_occurring(encode_configurations(columns, sizes, len(columns[0])), weights, math.prod(sizes))
+        return Occurring(
+            *count_occurring(encode_configurations(columns, sizes, len(columns[0])), weights, math.prod(sizes))
+        )
 
     def moments(self, numbers: Names, given: Names = ()) -> Moments:
         """Return means and products about them, in two passes."""
@@ -492,10 +493,6 @@ def _count_batch(
     return Counts(enumerate(request(counter) for request in requests))
 
 
-def _count_occurring(names: Names, counter: NumpyCounter) -> Occurring:
-    return Occurring(*counter.occurring(names))
-
-
 class _KnownTable(NamedTuple):
     """A table that was counted, the names of its dimensions, and what columns were read as."""
 
@@ -632,15 +629,14 @@ class RowCounter(Counter):
         for blocks in plan_pairs(self.shape(tuple(names), holes=True), target, len(self.rows), _PASS_CELLS):
             yield self._ask(methodcaller("count_pairs", tuple(names), tuple(given), blocks), [(*given, *names)])
 
-    def occurring(self, names: Names) -> tuple[Codes, Values]:
+    def occurring(self, names: Names) -> Occurring:
         """Count the configurations that occur where a table of all would be large."""
         table = self._find(names)
         if table is None and math.prod(self.shape(names)) <= _CELLS_OF_A_NAME:
             table = self.joint(names)
         if table is not None:
-            return list_occurring(table)
-        occurring = self._ask(partial(_count_occurring, names), [names])
-        return occurring.keys, occurring.weights
+            return Occurring(*list_occurring(table))
+        return Occurring(*self._ask(methodcaller("occurring", names), [names]))
 
     def moments(self, numbers: Names, given: Names = ()) -> Moments:
         """Return moments that are known, or make a pass."""
