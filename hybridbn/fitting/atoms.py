@@ -93,7 +93,7 @@ class AtomsFitter(Fitter):
         return self.density if self.grid else self
 
     @property
-    def is_normal(self) -> bool:
+    def is_normal(self) -> bool:  # type: ignore[override]
         """Whether the density is normal."""
         return self.density == "gaussian"
 

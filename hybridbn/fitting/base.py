@@ -109,6 +109,10 @@ class Fitter(Registered, ABC):
         Whether the child has to be a number.
     asks_counter : bool
         Whether its statistics ask a counter of the table and never the rows, so that it learns from tables of any size.
+    is_normal : bool
+        Whether it learns normal densities of the values at none of the points.
+    searches : bool
+        Whether learning takes a search that is too slow to compare families by.
 
     Examples
     --------
@@ -129,6 +133,8 @@ class Fitter(Registered, ABC):
     instance_based: ClassVar[bool] = False
     for_numbers: ClassVar[bool] = False
     asks_counter: ClassVar[bool] = False
+    is_normal: ClassVar[bool] = False
+    searches: ClassVar[bool] = False
     registry: ClassVar[Registry[type[Fitter]]] = Registry("fitter", "hybridbn.fitting", "name", reserved=("auto",))
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -182,16 +188,6 @@ class Fitter(Registered, ABC):
     def density(self) -> str | Fitter:
         """What is learned of the values at none of the points: by default itself."""
         return self
-
-    @property
-    def is_normal(self) -> bool:
-        """Whether it learns normal densities of the values at none of the points."""
-        return False
-
-    @property
-    def searches(self) -> bool:
-        """Whether learning takes a search that is too slow to compare families by."""
-        return False
 
     def join_points(self, density: Potential, probabilities: Values) -> Potential:
         """Return a density with the points, and the probabilities of these and of anything else (parents, points + 1);

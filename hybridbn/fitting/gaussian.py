@@ -143,7 +143,7 @@ class GaussianFitter(Fitter):
             raise NetworkError(f"floor must be a positive standard deviation or None, not {self.floor!r}")
 
     @property
-    def is_normal(self) -> bool:
+    def is_normal(self) -> bool:  # type: ignore[override]
         """Whether it learns normal densities: yes, unless a subclass learns otherwise."""
         return learns_as(self, GaussianFitter)
 

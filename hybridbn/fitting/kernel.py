@@ -140,7 +140,7 @@ class KernelFitter(Fitter):
             raise NetworkError(f"unseen must be a number of rows, finite and not negative, not {self.unseen!r}")
 
     @property
-    def searches(self) -> bool:
+    def searches(self) -> bool:  # type: ignore[override]
         """Whether bandwidths are searched."""
         return self.bandwidths in ("extended", "paper")
 
