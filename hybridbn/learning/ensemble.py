@@ -585,11 +585,9 @@ def network_of_sum(tables: NaiveBayesTables, distributions: Mapping[str, Values]
     prior = tables.prior.copy()
     potentials = []
     for name, table in tables.logs.items():
-        with np.errstate(invalid="ignore"):
-            terms = (table - table.mean(axis=1, keepdims=True)).T + np.log(distributions[name])
-        top = terms.max(axis=1, keepdims=True)
         with np.errstate(invalid="ignore", under="ignore"):
-            norm = top + np.log(np.exp(terms - top).sum(axis=1, keepdims=True))
+            terms = (table - table.mean(axis=1, keepdims=True)).T + np.log(distributions[name])
+            norm = scipy.special.logsumexp(terms, axis=1, keepdims=True)
             probabilities = np.exp(terms - norm)
         _refuse_underflow(probabilities, name)
         prior += norm[:, 0]
@@ -734,10 +732,7 @@ def fit_pool(logs: Values, truth: Codes, weights: Values) -> tuple[Values, Value
 
     def objective(flat: Values) -> tuple[float, Values]:
         votes, bias = flat[:count], flat[count:]
-        scores = np.tensordot(votes, logs, 1) + prior + bias
-        scores -= scores.max(axis=1, keepdims=True)
-        told = np.exp(scores)
-        told /= told.sum(axis=1, keepdims=True)
+        told = scipy.special.softmax(np.tensordot(votes, logs, 1) + prior + bias, axis=1)
         picked = np.arange(rows), truth
         loss = -float(shares @ np.log(np.maximum(told[picked], 1e-300)))
         apart = votes - 1 / count
