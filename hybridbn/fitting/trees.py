@@ -29,6 +29,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.fitting.discretize import cut_evenly
 from hybridbn.potentials import Boxes
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Codes, Discrete, Values, Variable
@@ -554,6 +555,27 @@ _VALUE_MODELS = (
 )
 
 
+class CodedColumn(NamedTuple):
+    """The state, cell or bin of a column in each row, -1 where missing, and how many there are; of a number that is a
+    parent also the cuts between its cells, and of one that is a child what the rows of a bin add to sums.
+    """
+
+    codes: Codes
+    size: int
+    cuts: Values | None = None
+    means: Values | None = None
+
+
+def divide_parent(
+    parent: Variable, cells: NDArray[Any], rows: Codes | slice, weights: Values, most: int
+) -> CodedColumn:
+    """Return the states of a parent, or at most so many cells of a number that have about equal weight in some rows."""
+    if isinstance(parent, Discrete):
+        return CodedColumn(cells, len(parent))
+    cuts = cut_evenly(cells[rows], weights[rows], most)
+    return CodedColumn(np.searchsorted(cuts, cells, side="right"), len(cuts) + 1, cuts)
+
+
 def _mask_cells(node: TreeNode[None], sizes: Sequence[int]) -> tuple[NDArray[np.bool_], ...]:
     masks = []
     for parent, size in enumerate(sizes):
@@ -568,14 +590,14 @@ class _Grid:
     large.
     """
 
-    def __init__(self, sizes: Sequence[int], ordered: Sequence[bool]) -> None:
-        self.ordered = ordered
-        self.used = [np.zeros(max(size - 1, 0), dtype=bool) for size in sizes]
+    def __init__(self, columns: Sequence[CodedColumn]) -> None:
+        self.columns = columns
+        self.used = [np.zeros(max(column.size - 1, 0), dtype=bool) for column in columns]
 
     def permits(self, split: Split[None]) -> bool:
         """Tell whether the grid stays small enough with the cuts of a split, and add them if so."""
         parent = split.column
-        cuts = np.diff(split.branches[:-1]) != 0 if self.ordered[parent] else np.True_
+        cuts = np.True_ if self.columns[parent].cuts is None else np.diff(split.branches[:-1]) != 0
         used = [*self.used[:parent], self.used[parent] | cuts, *self.used[parent + 1 :]]
         small = math.prod(1 + int(own.sum()) for own in used) <= _MOST_GRID
         self.used = used if small else self.used
@@ -588,18 +610,14 @@ class LikelihoodGain:
 
     Attributes
     ----------
-    columns : for each parent, its state or cell in each row
-    sizes : number of states or cells of each parent
-    ordered : whether the parent's cells have an order (a continuous parent)
+    columns : the parents
     models : SplitModels
     located : LocatedRows
     least : smallest weight of a part
     price : what a parameter has to gain in log-likelihood
     """
 
-    columns: Sequence[Codes]
-    sizes: Sequence[int]
-    ordered: Sequence[bool]
+    columns: Sequence[CodedColumn]
     models: SplitModels
     located: LocatedRows
     least: float
@@ -608,9 +626,7 @@ class LikelihoodGain:
     @classmethod
     def of(
         cls,
-        columns: Sequence[Codes],
-        sizes: Sequence[int],
-        ordered: Sequence[bool],
+        columns: Sequence[CodedColumn],
         models: SplitModels,
         weights: Values,
         least: float,
@@ -619,12 +635,12 @@ class LikelihoodGain:
         """Judge splits of rows with these weights, where a parameter costs what BIC asks if no price is given."""
         if price is None:
             price = 0.5 * math.log(max(float(weights.sum()), math.e))
-        located = LocatedRows([Sample(np.arange(len(weights)), weights)], columns)
-        return cls(columns, sizes, ordered, models, located, least, price)
+        located = LocatedRows([Sample(np.arange(len(weights)), weights)], [column.codes for column in columns])
+        return cls(columns, models, located, least, price)
 
     def grow_nodes(self) -> list[TreeNode[None]]:
         """Return the nodes of the tree."""
-        return grow([Route()], self, BestFirst(_MOST_CELLS, _Grid(self.sizes, self.ordered).permits))
+        return grow([Route()], self, BestFirst(_MOST_CELLS, _Grid(self.columns).permits))
 
     def grow_cells(self) -> tuple[list[Cell], Codes]:
         """Grow the tree of cells.
@@ -638,7 +654,7 @@ class LikelihoodGain:
         position = {id(node): number for number, node in enumerate(nodes)}
         cells = [
             Cell(
-                _mask_cells(node, self.sizes),
+                _mask_cells(node, [column.size for column in self.columns]),
                 self.located.locate(node.route).rows,
                 -1 if node.parent is None else position[id(node.parent)],
             )
@@ -665,13 +681,10 @@ class LikelihoodGain:
         rows, here = self.located.locate(node.route)
         if not self.columns or here.sum() < 2.0 * self.least:
             return None
-        sums = [
-            self.models.sums(column[rows], size, rows, here)
-            for column, size in zip(self.columns, self.sizes, strict=True)
-        ]
+        sums = [self.models.sums(column.codes[rows], column.size, rows, here) for column in self.columns]
         orders = [
-            np.arange(len(own)) if ordered else _order_by_response(own[:, self.models.models[0].part])
-            for own, ordered in zip(sums, self.ordered, strict=True)
+            _order_by_response(own[:, self.models.models[0].part]) if column.cuts is None else np.arange(column.size)
+            for own, column in zip(sums, self.columns, strict=True)
         ]
         upto = [np.cumsum(own[order], axis=0) for own, order in zip(sums, orders, strict=True)]
         left = np.concatenate([own[:-1] for own in upto])
@@ -709,13 +722,13 @@ class LikelihoodGain:
     def _split(
         self, node: TreeNode[None], gain: float, parameters: float, parent: int, left: Codes, masses: Values
     ) -> Split[None]:
-        size = self.sizes[parent]
-        branches = np.ones(size + 1, dtype=np.intp)
+        column = self.columns[parent]
+        branches = np.ones(column.size + 1, dtype=np.intp)
         branches[left] = 0
         branches[-1] = -1
-        if not self.ordered[parent]:
+        if column.cuts is None:
             # states that were never seen here stay with the density of the whole cell
-            unseen = np.bincount(self.columns[parent][self.located.locate(node.route).rows], minlength=size) == 0
+            unseen = np.bincount(column.codes[self.located.locate(node.route).rows], minlength=column.size) == 0
             branches[:-1][unseen] = 2
             if unseen[node.boxes.get(parent, slice(None))].any():
                 masses = np.append(masses, 0.0)

@@ -14,6 +14,7 @@ from hybridbn.fitting.ridge import Spectrum, regress_towards
 from hybridbn.fitting.trees import (
     _PRIOR,
     BestFirst,
+    CodedColumn,
     LikelihoodGain,
     LocatedRows,
     Route,
@@ -138,7 +139,9 @@ def test_cells_divide_all_configurations_of_the_parents():
     child = ((columns[0] > 1) ^ (columns[1] == 2)).astype(int)
     # a state that no row has stays with the cell above
     models = make_class_models(child, 2)
-    cells, last = LikelihoodGain.of(columns, [4, 5], [True, False], models, np.ones(500), 8.0).grow_cells()
+    cells, last = LikelihoodGain.of(
+        [CodedColumn(columns[0], 4, np.arange(1.0, 4.0)), CodedColumn(columns[1], 5)], models, np.ones(500), 8.0
+    ).grow_cells()
     covered = np.zeros((4, 5), dtype=int)
     for cell in (cells[i] for i in last):
         covered += np.outer(*cell.allowed)
@@ -210,7 +213,7 @@ def test_the_first_cut_is_the_best_of_all_cuts(seed, numbers):
     rng = np.random.default_rng(seed)
     rows, least = 90, 6.0
     columns = [rng.integers(1, 5, rows), rng.integers(0, 3, rows)]  # the first and last cells of the first are empty
-    sizes, ordered = [6, 4], [True, False]
+    parents = [CodedColumn(columns[0], 6, np.arange(1.0, 6.0)), CodedColumn(columns[1], 4)]
     weights = rng.choice((0.0, 0.5, 1.0, 3.0), rows)
     scores = rng.normal(size=rows) + (columns[0] > 1 + seed % 3) - 0.8 * (columns[1] == 1)
     codes = np.clip((scores + 1).astype(int), 0, 2)
@@ -248,7 +251,7 @@ def test_the_first_cut_is_the_best_of_all_cuts(seed, numbers):
         gains = [a - b - price * c for a, b, c in zip(own, measure(everything, everything), parameters, strict=True)]
         best = max(best, *gains)
     models = make_value_models(scores) if numbers else make_class_models(codes, 3)
-    split = LikelihoodGain.of(columns, sizes, ordered, models, weights, least).grow_nodes()[0].split
+    split = LikelihoodGain.of(parents, models, weights, least).grow_nodes()[0].split
     # states are ordered by one number of the child, which is not always the best division of them
     if split is None or split.column == 0:
         assert (0.0 if split is None else split.gain) == pytest.approx(max(best, 0.0), abs=1e-9)

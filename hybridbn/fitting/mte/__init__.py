@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.fitting.base import Fitter, RowStatistics, has_numbers, learns_as, observed, refuse_empty
-from hybridbn.fitting.discretize import cut_evenly
 from hybridbn.fitting.mte.pieces import (
     Box,
     assemble_terms,
@@ -49,8 +48,10 @@ from hybridbn.fitting.mte.univariate import (
 )
 from hybridbn.fitting.trees import (
     Cell,
+    CodedColumn,
     LikelihoodGain,
     bin_scores,
+    divide_parent,
     make_binned_models,
     make_class_models,
     make_value_models,
@@ -195,11 +196,14 @@ class MTEFitter(Fitter):
         """Return the densities in cells of the parents."""
         child, parents, weights = statistics.child, statistics.parents, statistics.weights
         own, *others = statistics.columns
+        columns = [
+            divide_parent(parent, column, slice(None), weights, self.max_cells)
+            for parent, column in zip(parents, others, strict=True)
+        ]
+        cuts = [column.cuts for column in columns]
         if isinstance(child, Discrete):
-            columns, sizes, cuts = self._divide_parents(parents, others, weights)
             models = make_class_models(own, len(child))
-            ordered = [c is not None for c in cuts]
-            cells, leaves = LikelihoodGain.of(columns, sizes, ordered, models, weights, self.min_weight).grow_cells()
+            cells, leaves = LikelihoodGain.of(columns, models, weights, self.min_weight).grow_cells()
             contents = map(
                 write_probabilities, estimate_probabilities(own, weights, len(child), cells, leaves, self.prior)
             )
@@ -216,14 +220,11 @@ class MTEFitter(Fitter):
         low, high = scale.standardize(np.array(child.domain))
         domain = (float(low), float(high))
         total = float(summed.sum())
-        columns, sizes, cuts = self._divide_parents(parents, others, weights)
         if others:
             models = make_value_models(normal_scores(summed)[place])
             # differences between classes that are too small to pay in a single density add up over many of them
             price = 0.0 if len(parents) == 1 and cuts[0] is None else None
-            ordered = [c is not None for c in cuts]
-            gain = LikelihoodGain.of(columns, sizes, ordered, models, weights, self.min_weight, price)
-            cells, leaves = gain.grow_cells()
+            cells, leaves = LikelihoodGain.of(columns, models, weights, self.min_weight, price).grow_cells()
         else:
             cells, leaves = [Cell((), np.arange(0), -1)], np.zeros(1, dtype=np.intp)
         whole = fit_density(standardized, summed, domain)
@@ -241,27 +242,6 @@ class MTEFitter(Fitter):
             for row, places in zip(heights, knots.places, strict=True)
         )
         return _place_in_boxes(parents, cuts, [cells[i] for i in leaves], lines)
-
-    def _divide_parents(
-        self, parents: tuple[Variable, ...], columns: list[NDArray[Any]], weights: Values
-    ) -> tuple[list[Codes], list[int], list[Values | None]]:
-        """Return each parent's state or cell in each row, their number, and the cuts between cells (None if
-        discrete).
-        """
-        coded: list[Codes] = []
-        sizes: list[int] = []
-        cuts: list[Values | None] = []
-        for parent, column in zip(parents, columns, strict=True):
-            if isinstance(parent, Discrete):
-                coded.append(column)
-                sizes.append(len(parent))
-                cuts.append(None)
-                continue
-            ends = cut_evenly(column, weights, self.max_cells)
-            coded.append(np.searchsorted(ends, column, side="right"))
-            sizes.append(len(ends) + 1)
-            cuts.append(ends)
-        return coded, sizes, cuts
 
     def _make_narrow_density(self, child: Continuous, value: float) -> Terms:
         """Return the density about a single value, with two exponentials of the standard deviation `floor`."""
@@ -422,17 +402,6 @@ class CellGain(NamedTuple):
     weight: float
 
 
-class _CodedColumn(NamedTuple):
-    """The state, cell or bin of a column in each row, -1 where missing, and how many there are; of a number that is a
-    child also what the rows of a bin add to sums.
-    """
-
-    codes: Codes
-    size: int
-    ordered: bool
-    means: Values | None = None
-
-
 class CellGains:
     """Measures gains in one table, and keeps the cells of its columns.
 
@@ -455,7 +424,7 @@ class CellGains:
     def __init__(self, table: Table) -> None:
         self.table = table
         self._weights = table.weights
-        self._columns: dict[tuple[str, int | None], _CodedColumn] = {}
+        self._columns: dict[tuple[str, int | None], CodedColumn] = {}
 
     def measure(
         self, fitter: MTEFitter, child: Variable, parents: Sequence[Variable], among: Sequence[Variable] = ()
@@ -465,57 +434,50 @@ class CellGains:
         Only rows count in which child, parents and the variables in `among` are observed.
         """
         rows = self._find_rows((child, *parents, *among))
-        weights = _take(self._weights, rows)
+        weights = self._weights[rows]
         total = float(weights.sum())
         columns = [self._read(parent, fitter.max_cells) for parent in parents]
         own = self._read(child)
         if not parents or own.size < 2 or total < 2 * fitter.min_weight:
             return CellGain(0.0, 0.0, total)
         codes, weights = count_distinct(
-            [_take(own.codes, rows), *(_take(column.codes, rows) for column in columns)],
-            [own.size, *(column.size for column in columns)],
-            weights,
+            [column.codes[rows] for column in (own, *columns)], [column.size for column in (own, *columns)], weights
         )
         likelihood, parameters = LikelihoodGain.of(
-            codes[1:],
-            [column.size for column in columns],
-            [column.ordered for column in columns],
+            [column._replace(codes=some) for column, some in zip(columns, codes[1:], strict=True)],
             make_class_models(codes[0], own.size) if own.means is None else make_binned_models(codes[0], own.means),
             weights,
             fitter.min_weight,
         ).measure_gains()
         return CellGain(likelihood, parameters, total)
 
-    def _find_rows(self, variables: Sequence[Variable]) -> Codes | None:
-        """Return the rows in which some columns are observed and that count, None if these are all."""
+    def _find_rows(self, variables: Sequence[Variable]) -> Codes | slice:
+        """Return the rows in which some columns are observed and that count."""
         incomplete = [variable for variable in variables if self.table.count_missing(variable.name)]
         masks = [find_observed(self.table.coded(variable)) for variable in incomplete]
         if self.table.weighted:
             masks.append(self._weights > 0)
-        return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
+        return np.flatnonzero(np.logical_and.reduce(masks)) if masks else slice(None)
 
-    def _read(self, variable: Variable, most: int | None = None) -> _CodedColumn:
+    def _read(self, variable: Variable, most: int | None = None) -> CodedColumn:
         """Return a parent in so many cells at most, or a child, which has one bin if it does not vary."""
         key = variable.name, most
         if key not in self._columns:
             self._columns[key] = self._code(variable, most)
         return self._columns[key]
 
-    def _code(self, variable: Variable, most: int | None) -> _CodedColumn:
+    def _code(self, variable: Variable, most: int | None) -> CodedColumn:
         cells, rows = self.table.coded(variable), self._find_rows((variable,))
-        if isinstance(variable, Discrete):
-            return _CodedColumn(cells, len(variable), False)
-        numbers, weights = _take(cells, rows), _take(self._weights, rows)
-        if most is not None:
-            cuts = cut_evenly(numbers, weights, most)
-            return _CodedColumn(np.searchsorted(cuts, cells, side="right"), len(cuts) + 1, True)
-        distinct, place = np.unique(numbers, return_inverse=True)
+        if most is not None or isinstance(variable, Discrete):
+            return divide_parent(variable, cells, rows, self._weights, most or 1)
+        weights = self._weights[rows]
+        distinct, place = np.unique(cells[rows], return_inverse=True)
         if len(distinct) < 2:
-            return _CodedColumn(cells, 1, True)
+            return CodedColumn(cells, 1)
         bins, means = bin_scores(normal_scores(np.asarray(np.bincount(place, weights), float))[place], weights)
         codes = np.full(len(cells), -1)
-        codes[slice(None) if rows is None else rows] = bins
-        return _CodedColumn(codes, len(means), True, means)
+        codes[rows] = bins
+        return CodedColumn(codes, len(means), means=means)
 
 
 def count_distinct(columns: Sequence[Codes], sizes: Sequence[int], weights: Values) -> tuple[list[Codes], Values]:
@@ -532,10 +494,6 @@ def count_distinct(columns: Sequence[Codes], sizes: Sequence[int], weights: Valu
     table = np.asarray(np.bincount(encode_configurations(columns, sizes, len(weights)), weights, size), float)
     occurring = np.flatnonzero(table)
     return list(np.unravel_index(occurring, tuple(sizes))), table[occurring]
-
-
-def _take(values: NDArray[Any], rows: Codes | None) -> NDArray[Any]:
-    return values if rows is None else values[rows]
 
 
 def cells_suffice(fitter: Fitter) -> TypeGuard[MTEFitter]:
