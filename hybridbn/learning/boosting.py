@@ -195,8 +195,8 @@ def boost(
                 learn = partial(_cut_and_learn, learn=learn, target=target, potentials=families)
             learner = BuiltLearner(rows, target, learn, precision, algorithm == "real")
         run_rounds(rows, learner, SampleWeights.of(rows, folder, filtered), run, rng)
-        networks, votes, errors = run.finish()
-        return Ensemble(networks, np.array(votes), target, algorithm, np.array(errors), run.restarts)
+        networks, errors, votes = zip(*run.finish(), strict=True)
+        return Ensemble(LazyNetworks(networks), np.array(votes), target, algorithm, np.array(errors), run.restarts)
 
 
 def run_rounds(
@@ -211,7 +211,7 @@ def run_rounds(
         network, error, vote, following = learner.learn(weights)
         if vote <= 0 and run.first_rejected is None:
             # in case that no other follows
-            run.first_rejected = network, error
+            run.first_rejected = network, error, 1.0
         if following is None:
             run.needed_restarts += 1
         weights = weights.restart(rows, rng) if following is None else following
@@ -290,23 +290,21 @@ class EarlyStopping:
 
 @dataclass
 class BoostingRun:
-    """The networks, votes and errors of a run so far."""
+    """The networks of a run so far, with their errors and votes."""
 
     rounds: int
     max_restarts: int
     progress: Callable[[Round], Any] | None = None
     stopping: EarlyStopping | None = None
-    networks: list[LazyNetwork] = field(default_factory=list)
-    votes: list[float] = field(default_factory=list)
-    errors: list[float] = field(default_factory=list)
+    members: list[tuple[LazyNetwork, float, float]] = field(default_factory=list)
     needed_restarts: int = 0
-    first_rejected: tuple[LazyNetwork, float] | None = None
+    first_rejected: tuple[LazyNetwork, float, float] | None = None
     report: Callable[[int, str], None] | None = None
 
     @property
     def has_more(self) -> bool:
         """Whether another round follows."""
-        full = len(self.networks) >= self.rounds or (self.stopping is not None and self.stopping.is_over)
+        full = len(self.members) >= self.rounds or (self.stopping is not None and self.stopping.is_over)
         return not full and self.needed_restarts <= self.max_restarts
 
     @property
@@ -318,31 +316,27 @@ class BoostingRun:
         """Add a network, or a function that makes it."""
         if not isinstance(network, Network) and (self.stopping or self.progress):
             network = network()
-        self.networks.append(network)
-        self.votes.append(vote)
-        self.errors.append(error)
+        self.members.append((network, error, vote))
         if self.report is not None:
-            self.report(len(self.networks), f"error {error:.4f}")
+            self.report(len(self.members), f"error {error:.4f}")
         if isinstance(network, Network):
             held_out = None if self.stopping is None else self.stopping.add(network, vote)
             if self.progress is not None:
-                number = len(self.networks)
+                number = len(self.members)
                 self.progress(Round(number, self.rounds, network, error, vote, self.restarts, held_out, weights))
 
-    def finish(self) -> tuple[LazyNetworks, list[float], list[float]]:
-        """Return networks, votes and errors; warn if the restarts were not enough."""
+    def finish(self) -> list[tuple[LazyNetwork, float, float]]:
+        """Return networks, errors and votes; warn if the restarts were not enough."""
         if self.needed_restarts > self.max_restarts:
             warn_user(
-                f"boosting ended after {len(self.networks)} of {self.rounds} rounds, as "
+                f"boosting ended after {len(self.members)} of {self.rounds} rounds, as "
                 f"max_restarts={self.max_restarts} restarts "
                 "were not enough: networks err on half of the weight or more, or never"
-                + ("" if self.networks else "; the ensemble is the first network alone, with a vote of 1"),
+                + ("" if self.members else "; the ensemble is the first network alone, with a vote of 1"),
             )
-        if not self.networks and self.first_rejected is not None:
-            network, error = self.first_rejected
-            return LazyNetworks([network]), [1.0], [error]
-        count = len(self.networks) if self.stopping is None else self.stopping.best
-        return LazyNetworks(self.networks[:count]), self.votes[:count], self.errors[:count]
+        if not self.members and self.first_rejected is not None:
+            return [self.first_rejected]
+        return self.members if self.stopping is None else self.members[: self.stopping.best]
 
 
 # -- checks and preparations ------------------------------------------------------------------------------------------
