@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy
@@ -340,11 +340,8 @@ def regress_towards(moments: Values, start: Values, ridge: Values, rows: float) 
     return coefficients, residual, objective
 
 
-class Basis(Protocol):
-    """Functions of columns, such as splines and products."""
-
-    def expand(self, columns: Values) -> Values:
-        """Return the values of the functions in each row (rows, functions)."""
+Basis: TypeAlias = Callable[[Values], Values]
+"""From columns to functions of them, such as splines and products, in each row (rows, functions)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,7 +394,7 @@ class Ridges:
 
 
 def _expand(columns: Values, basis: Basis | None) -> Values:
-    return columns if basis is None else np.concatenate([columns, basis.expand(columns)], axis=1)
+    return columns if basis is None else np.concatenate([columns, basis(columns)], axis=1)
 
 
 class _Moments(NamedTuple):

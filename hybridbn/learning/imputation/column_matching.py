@@ -270,7 +270,7 @@ def fit_stacked_regression(
     relative = np.repeat([1.0, _SPLINE, 1.0], [columns.shape[1], curves.knots[:, 2:].size, len(curves.pairs)])
     is_bent = np.arange(len(relative)) >= columns.shape[1]
     widths = [np.where(is_bent, width, 1.0) * relative for width in _WIDTHS]
-    curve = fit_ridges(columns, centered, weights, curves, widths)
+    curve = fit_ridges(columns, centered, weights, curves.expand, widths)
     seen = np.flatnonzero(weights > 0)
     if len(seen) > _MOST_SHARED:
         seen = np.sort(rng.choice(seen, _MOST_SHARED, replace=False))

@@ -656,7 +656,7 @@ def _has_curves(columns: Values, target: Values, residuals: Values) -> bool:
     # what lines say of these rows, and what the network's lines leave, which may depend on categories, too
     told = line.explain(columns, weights, 0)[0] + residuals
     told = (told - told.mean())[:, None]
-    line, bent = fit_ridges(columns, told, weights), fit_ridges(columns, told, weights, curves)
+    line, bent = fit_ridges(columns, told, weights), fit_ridges(columns, told, weights, curves.expand)
     squares = [np.square(told - one.leave_out(columns, told, weights)).sum() + 1e-300 for one in (line, bent)]
     return bool(0.5 * len(told) * np.log(squares[0] / squares[1]) > PART_PRICE)
 
