@@ -146,12 +146,12 @@ class AtomsFitter(Fitter):
         unit = self.unit or max(float(np.ptp(self.points)), abs(self.points[0])) or 1.0
         if self.grid:
             component, density = self._fit_codes(statistics, unit)
-            return Atoms(child, parents, points=self.points, probabilities=component, density=density, unit=unit)
-        try:
-            density = fitter_of(self.density, child, parents).potential(statistics.density)
-        except TableError:  # nothing to learn it from: a value besides the points is unlikely, not impossible
-            density = self._make_wide_density(child, parents, unit)
-        component = self._learn_component(statistics.component)
+        else:
+            try:
+                density = fitter_of(self.density, child, parents).potential(statistics.density)
+            except TableError:  # nothing to learn it from: a value besides the points is unlikely, not impossible
+                density = self._make_wide_density(child, parents, unit)
+            component = self._learn_component(statistics.component)
         return Atoms(child, parents, points=self.points, probabilities=component, density=density, unit=unit)
 
     def _learn_component(self, statistics: Statistics) -> Potential:

@@ -113,6 +113,8 @@ class Fitter(Registered, ABC):
         Whether it learns normal densities of the values at none of the points.
     searches : bool
         Whether learning takes a search that is too slow to compare families by.
+    points : tuple of float
+        The values of a number that have mass beside a density; by default there are none.
 
     Examples
     --------
@@ -135,6 +137,7 @@ class Fitter(Registered, ABC):
     asks_counter: ClassVar[bool] = False
     is_normal: ClassVar[bool] = False
     searches: ClassVar[bool] = False
+    points: tuple[float, ...] = ()
     registry: ClassVar[Registry[type[Fitter]]] = Registry("fitter", "hybridbn.fitting", "name", reserved=("auto",))
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -164,11 +167,6 @@ class Fitter(Registered, ABC):
     def like(cls, potential: Potential) -> str | Fitter:
         """Return what to ask for where a potential of its family is to be learned again; by default its name."""
         return cls.name
-
-    @property
-    def points(self) -> tuple[float, ...]:
-        """The values of a number that have mass beside a density; by default there are none."""
-        return ()
 
     def locate_points(self, values: Values) -> NDArray[np.intp]:
         """Return the number of the point that each value is at, that of points where it is at none, and -1 where it is

@@ -178,7 +178,8 @@ class GaussianFitter(Fitter):
         child, (discrete, continuous) = statistics.child, split_by_kind(statistics.parents)
         mean, products = statistics.pool()
         scales = np.sqrt(np.diag(products) / statistics.total)
-        least = self._least_variance(child.name, float(mean[0]), float(scales[0]))
+        self._refuse_constant(child.name, float(mean[0]), float(scales[0]))
+        least = self.least_variance(scales[0] ** 2, 1.0)
         # a constant parent tells nothing; a constant child only gets here with a floor
         scales[1:][scales[1:] <= _ROUNDING * np.abs(mean[1:])] = np.inf
         scales[0] = scales[0] or 1.0
@@ -210,15 +211,12 @@ class GaussianFitter(Fitter):
         """Return the least variances that are fitted to columns of these variances, all measured in some unit."""
         return _FLOOR * variances if self.floor is None else np.full(variances.shape, (self.floor / unit) ** 2)
 
-    def _least_variance(self, name: str, mean: float, deviation: float) -> float:
-        if self.floor is not None:
-            return self.floor**2
-        if deviation <= _ROUNDING * abs(mean) or not deviation**2 * _FLOOR > 0:
+    def _refuse_constant(self, name: str, mean: float, deviation: float) -> None:
+        if self.floor is None and (deviation <= _ROUNDING * abs(mean) or not deviation**2 * _FLOOR > 0):
             raise TableError(
                 f"column {name!r} is constant ({mean:g}) in the rows that count, and a normal density needs some"
                 " variance; leave it out, or give a least standard deviation: GaussianFitter(floor=...)"
             )
-        return _FLOOR * deviation**2
 
 
 def _list_names(*variables: Variable) -> tuple[str, ...]:
