@@ -453,10 +453,8 @@ class _RowDivider:
         divided, counted = self.divide(batch), batch.take(np.flatnonzero(batch.weights > 0))
         if not len(counted):
             return None
-        settled = {name: family for name, family in self.families.items() if name in self.settled}
-        others = {name: family for name, family in self.families.items() if name not in settled}
-        statistics = _sum_up(others, divided.complete) if len(divided.complete) else {}
-        return Expected({**_sum_up(settled, counted), **statistics}, open_rows=len(divided.rows))
+        tables = {name: counted if name in self.settled else divided.complete for name in self.families}
+        return Expected(_sum_up(self.families, tables), open_rows=len(divided.rows))
 
     def expect(self, network: Network, batch: Table, first: int) -> Expected:
         """Return exact expectations over the rows with holes, and the log-likelihood of all rows."""
@@ -469,9 +467,13 @@ class _RowDivider:
         return Expected(statistics, float(divided.weights @ logs) + likelihood)
 
 
-def _sum_up(families: Families, table: Table) -> dict[str, Statistics]:
-    """Return the statistics of complete rows."""
-    return {name: fitter.statistics(table, child, parents) for name, (fitter, child, parents) in families.items()}
+def _sum_up(families: Families, tables: Mapping[str, Table]) -> dict[str, Statistics]:
+    """Return the statistics of complete rows, those of each node of a table of its own, unless that has no rows."""
+    return {
+        name: fitter.statistics(tables[name], child, parents)
+        for name, (fitter, child, parents) in families.items()
+        if len(tables[name])
+    }
 
 
 def _simulate_expectation(
@@ -488,7 +490,7 @@ def _simulate_expectation(
 
     def expect(network: Network) -> tuple[Mapping[str, Statistics], float]:
         drawn = fill_table(copies, Completion.of(network, copies, options).draw(copies, levels))
-        return _sum_up(families, drawn), log_likelihood(network, table, options)
+        return _sum_up(families, dict.fromkeys(families, drawn)), log_likelihood(network, table, options)
 
     return expect
 
@@ -555,8 +557,7 @@ def _read_table(start: Network, table: Table) -> Table:
     for name in start:
         if name not in table:
             read = read.with_column(name, [None] * len(table), start.variable(name))
-    rows: NDArray[np.bool_] = table.weights > 0
-    return read if rows.all() else read.take(rows)
+    return read.take(table.weights > 0)
 
 
 def is_exact(network: Network) -> bool:
