@@ -226,10 +226,7 @@ class DataAugmentation:
 
     def _learn_first(self) -> int:
         """Learn the first network, of many rows from converged rounds with some; return how many rounds follow."""
-        if self.rounds is not None:
-            self.network = self.learner.learn_first(self.table, self._completed)
-            return self.rounds
-        if len(self.table) >= 2 * _FIRST_ROWS:
+        if self.rounds is None and len(self.table) >= 2 * _FIRST_ROWS:
             rows = np.sort(self.rng.choice(len(self.table), _FIRST_ROWS, replace=False))
             part = self.table.take(rows)
             differ = all(_count_differing(part, name) >= _LEAST_DIFFERING for name in part.names)
@@ -242,7 +239,8 @@ class DataAugmentation:
                 share = _REMAINING_CHANCE * math.sqrt(_FIRST_ROWS / len(self.table))
                 return self._count_rounds(share, 3, _MOST_ROUNDS)
         self.network = self.learner.learn_first(self.table, self._completed)
-        return self._count_rounds(_REMAINING_ERROR, _LEAST_ROUNDS, _MOST_ROUNDS)
+        rounds = self.rounds
+        return self._count_rounds(_REMAINING_ERROR, _LEAST_ROUNDS, _MOST_ROUNDS) if rounds is None else rounds
 
     def draw_networks(self) -> Iterator[Network]:
         """Yield networks whose parameters are nearly independent draws from their posterior."""
