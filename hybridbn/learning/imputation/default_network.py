@@ -363,7 +363,8 @@ class ImputationRegression(GaussianFitter):
             coefficients = 1 + fitted.coefficients.shape[-1]
             has_enough = statistics.weights >= 1 + coefficients
             rows = np.where(has_enough, statistics.weights, statistics.total)
-            variance = fitted.variance.reshape(size) * _inflation(rows, coefficients)
+            # coefficients make residuals smaller than errors
+            variance = fitted.variance.reshape(size) * (rows / np.maximum(rows - coefficients, 1.0))
             # configurations of few rows share a regression
             parameters = (1 + coefficients) * float(
                 has_enough.sum() + bool((statistics.weights[~has_enough] > 0).any())
@@ -415,7 +416,7 @@ def _fit_additive(statistics: GaussianStatistics, fitted: LinearGaussian) -> lis
     slopes = solution[n_effects:] * scales[0] / scales[1:]
     intercept = center[0] + effects @ solution[:n_effects] * scales[0] - center[1:] @ slopes
     slopes = np.broadcast_to(slopes, (n.size, len(slopes)))
-    squares = statistics.sum_squares(intercept, slopes) * _inflation(np.array(total), 1 + free)
+    squares = statistics.sum_squares(intercept, slopes) * (total / max(total - (1 + free), 1.0))
     pooled = max(squares.sum() / total, LEAST_RESIDUAL * scales[0] ** 2)
     forms = [_Form(intercept, slopes, np.full(n.size, pooled), free + 2.0)]
     if sizes:
@@ -424,10 +425,6 @@ def _fit_additive(statistics: GaussianStatistics, fitted: LinearGaussian) -> lis
         variances = np.where(has_enough, (squares + pooled) / (n + 1), pooled)
         forms.append(_Form(intercept, slopes, variances, free + 1.0 + float(has_enough.sum() + (~has_enough).any())))
     return forms
-
-
-def _inflation(rows: Values, coefficients: float) -> Values:
-    return np.asarray(rows / np.maximum(rows - coefficients, 1.0))
 
 
 def _find_loss(statistics: GaussianStatistics, price: float, form: _Form) -> float:
