@@ -256,9 +256,8 @@ def expectation_maximization(
     if known is None:
         raise TableError("the table has 0 rows of positive weight; at least 1 is needed")
 
-    def expect_exactly(network: Network) -> tuple[Mapping[str, Statistics], float]:
-        expected = rows.learn(partial(divider.expect, network), variables)
-        return expected.statistics, expected.log_likelihood
+    def expect_exactly(network: Network) -> Expected:
+        return rows.learn(partial(divider.expect, network), variables)
 
     expect: Expectation = expect_exactly
     patience = None
@@ -280,7 +279,7 @@ def expectation_maximization(
 
 Families: TypeAlias = Mapping[str, tuple[Fitter, Variable, tuple[Variable, ...]]]
 """For each node what learns its potential, the node's variable and those of its parents."""
-Expectation: TypeAlias = Callable[[Network], tuple[Mapping[str, Statistics], float]]
+Expectation: TypeAlias = "Callable[[Network], Expected]"
 """From a network to the expected statistics of the rows with holes, and the log-likelihood of all rows."""
 
 
@@ -304,15 +303,15 @@ def _iterate(
     priors: Mapping[str, Values] | None = None
     top, failures, converged = -np.inf, 0, False
     for _ in track_items(itertools.count(), "expectation maximization"):
-        expected, likelihood = expect(network)
-        statistics = _add(known, expected)
+        expected = expect(network)
+        statistics, likelihood = _add(known, expected.statistics), expected.log_likelihood
         likelihoods.append(likelihood)
         if patience is None:
             if priors is None:
                 priors = _find_priors(families, statistics)
             history.append(likelihood + _log_prior(network, priors))
             best = network
-            converged = not expected or (len(history) > 1 and bool(abs(history[-1] - history[-2]) <= least))
+            converged = not expected.statistics or (len(history) > 1 and bool(abs(history[-1] - history[-2]) <= least))
         else:
             history.append(likelihood)
             failures = 0 if likelihood > top + least else failures + 1
@@ -488,9 +487,9 @@ def _simulate_expectation(
     copies = table.take(repeated).with_weights(np.asarray(table.weights[repeated]) / draws)
     levels = RowLevels.draw(rng, copies).of(copies, 0)
 
-    def expect(network: Network) -> tuple[Mapping[str, Statistics], float]:
+    def expect(network: Network) -> Expected:
         drawn = fill_table(copies, Completion.of(network, copies, options).draw(copies, levels))
-        return _sum_up(families, dict.fromkeys(families, drawn)), log_likelihood(network, table, options)
+        return Expected(_sum_up(families, dict.fromkeys(families, drawn)), log_likelihood(network, table, options))
 
     return expect
 

@@ -375,7 +375,7 @@ def test_simulated_expectations_agree_with_exact_ones() -> None:
     table = with_holes(network, 2000, 0.3)
     exact = expectation_maximization(network, table).network
     families, rng = em._list_families(network, network, "gaussian"), np.random.default_rng(0)
-    drawn, _ = em._simulate_expectation(table, families, 40, rng, Options())(exact)
+    drawn = em._simulate_expectation(table, families, 40, rng, Options())(exact).statistics
     told = em._RowDivider(families, network, Options()).expect(exact, table, 0).statistics
     found, exactly = (as_kind(GaussianStatistics, each["y"]) for each in (drawn, told))
     assert found.total == pytest.approx(exactly.total)
