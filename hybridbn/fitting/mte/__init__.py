@@ -56,6 +56,7 @@ from hybridbn.fitting.trees import (
     make_class_models,
     make_value_models,
 )
+from hybridbn.options import check_count
 from hybridbn.potentials import MTE
 from hybridbn.potentials.mte.terms import Terms
 from hybridbn.tables import Rows, Table
@@ -157,9 +158,7 @@ class MTEFitter(Fitter):
 
     def __post_init__(self) -> None:
         for option, least in (("max_pieces", 2), ("max_cells", 1)):
-            value = getattr(self, option)
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-                raise TableError(f"{option} must be a whole number, at least {least}, not {value!r}")
+            check_count(getattr(self, option), option, least)
         for option in ("min_weight", "prior", "floor"):
             value = getattr(self, option)
             if option == "floor" and value is None:

@@ -138,15 +138,11 @@ def _integrate_hats(heights: Values, knots: Knots) -> _HatIntegrals:
     return _HatIntegrals(zeroth.sum(axis=-1), means, diagonal, first - second)
 
 
-def log_integrals(heights: Values, knots: Knots) -> Values:
-    """Return the logarithm of each spline's integral."""
-    top = heights.max(axis=-1)
-    return np.asarray(np.log(integrate_pieces(heights - top[..., None], knots)[0].sum(axis=-1)) + top)
-
-
 def normalize(heights: Values, knots: Knots) -> Values:
     """Return the heights of the splines divided by their integrals."""
-    return np.asarray(heights - log_integrals(heights, knots)[..., None])
+    top = heights.max(axis=-1, keepdims=True)
+    total = integrate_pieces(heights - top, knots)[0].sum(axis=-1, keepdims=True)
+    return np.asarray(heights - (np.log(total) + top))
 
 
 def limit_steepness(heights: Values, knots: Knots) -> Values:
