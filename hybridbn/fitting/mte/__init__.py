@@ -211,9 +211,8 @@ class MTEFitter(Fitter):
         summed: Values = np.asarray(np.bincount(place, weights), dtype=np.float64)
         if len(distinct) == 1:
             line = self._make_narrow_density(child, float(distinct[0]))
-            everywhere = [Cell(tuple(np.ones(1, dtype=bool) for _ in parents), np.arange(len(own)), -1)]
-            none = [np.empty(0) if isinstance(p, Continuous) else None for p in parents]
-            return _place_in_boxes(parents, none, everywhere, [line])
+            everywhere = Cell(tuple(np.ones(column.size, dtype=bool) for column in columns), np.arange(len(own)), -1)
+            return _place_in_boxes(parents, cuts, [everywhere], [line])
         scale = choose_scale(distinct, summed)
         standardized = scale.standardize(distinct)
         low, high = scale.standardize(np.array(child.domain))

@@ -550,24 +550,23 @@ def extend_knots(
 ) -> Knots:
     """Add two knots beyond the data on each side without an edge, as far out as the last step of the normal scores."""
     score = normal_scores(weights)
-    low, high = places[0], places[-1]
-    below = above = 0.0
-    before, after = np.empty(0), np.empty(0)
-    if not edges[0]:
-        reach = np.interp(score[0] + 1.0, score, values) - low
-        before = low - reach * np.array([1.0, 0.5])
-        before = np.unique(np.maximum(before, domain[0]))
-        before = before[before < low]
-        below = float((before[0] if len(before) else low) - domain[0])
-    if not edges[1]:
-        reach = high - np.interp(score[-1] - 1.0, score, values)
-        after = np.unique(np.minimum(high + reach * np.array([0.5, 1.0]), domain[1]))
-        after = after[after > high]
-        above = float(domain[1] - (after[-1] if len(after) else high))
+    inner = np.interp((score[0] + 1.0, score[-1] - 1.0), score, values)
+    (before, below), (after, above) = (
+        (np.empty(0), 0.0) if edges[side] else _reach_out(places[side], places[side] - inner[side], domain[side])
+        for side in (0, -1)
+    )
     places = _grade_steps(np.concatenate([before, places, after]), _EXTENDED_RATIO)
     # a domain that ends far beyond the data does not end
     below, above = (math.inf if rest > _FAR * (places[-1] - places[0]) else rest for rest in (below, above))
     return Knots(places, below, above)
+
+
+def _reach_out(end: float, reach: float, limit: float) -> tuple[Values, float]:
+    """Return two places beyond an end of the data that a limit allows, and how far the outermost is from the limit."""
+    places = np.unique(np.clip(end + reach * np.array([0.5, 1.0]), min(end, limit), max(end, limit)))
+    places = places[places != end]
+    outermost = places[0 if reach < 0 else -1] if len(places) else end
+    return places, abs(float(outermost - limit))
 
 
 FEW = 8  # with fewer distinct values there is no shape to be seen
