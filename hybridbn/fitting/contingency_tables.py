@@ -421,13 +421,8 @@ def refuse_too_many_cells(cells: int, column: str) -> None:
         )
 
 
-class _JointCodes(NamedTuple):
-    """Columns counted together: their joint codes, how many these are, and the states' columns in the result."""
-
-    codes: Codes
-    size: int
-    margins: Values | None
-    part: slice
+_JointCodes: TypeAlias = tuple[Codes, Values | None, slice]
+"""Of columns counted together: their joint codes, which states each of these has, and their part of the result."""
 
 
 class CrossedColumns:
@@ -473,10 +468,12 @@ class CrossedColumns:
         result = np.empty((size, self._edges[-1]))
 
         def count(group: _JointCodes) -> None:
-            codes = configuration * group.size
-            codes += group.codes if rows is None else group.codes[rows]
-            table = count_codes(codes, weights, size * group.size).reshape(size, group.size)
-            result[:, group.part] = table if group.margins is None else table @ group.margins
+            joint, margins, part = group
+            cells = part.stop - part.start if margins is None else len(margins)
+            codes = configuration * cells
+            codes += joint if rows is None else joint[rows]
+            table = count_codes(codes, weights, size * cells).reshape(size, cells)
+            result[:, part] = table if margins is None else table @ margins
 
         if level not in self._levels:
             groups = group_columns(self._sizes, level, most_columns=len(self._sizes))
@@ -492,7 +489,7 @@ class CrossedColumns:
         sizes = [self._sizes[column] for column in group]
         joint = combine_codes([self._columns[column].block(slice(None)) for column in group], sizes)
         part = slice(self._edges[group[0]], self._edges[group[-1] + 1])
-        return _JointCodes(joint, math.prod(sizes), _indicate_states(sizes) if len(group) > 1 else None, part)
+        return joint, _indicate_states(sizes) if len(group) > 1 else None, part
 
 
 # -- tables of arrays -------------------------------------------------------------------------------------------------
