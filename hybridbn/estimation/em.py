@@ -262,7 +262,7 @@ def expectation_maximization(
     expect: Expectation = expect_exactly
     patience = None
     if not known.open_rows:
-        first = _maximize(families, known.statistics)
+        first = _maximize(families, known.statistics, None, {})
     elif not is_exact_family:
         read = _read_table(first, rows.sample())
         expect, patience = _simulate_expectation(read, families, draws, rng, options), _PATIENCE
@@ -307,8 +307,7 @@ def _iterate(
         statistics, likelihood = _add(known, expected.statistics), expected.log_likelihood
         likelihoods.append(likelihood)
         if patience is None:
-            if priors is None:
-                priors = _find_priors(families, statistics)
+            priors = _find_priors(families, statistics) if priors is None else priors
             history.append(likelihood + _log_prior(network, priors))
             best = network
             converged = not expected.statistics or (len(history) > 1 and bool(abs(history[-1] - history[-2]) <= least))
@@ -320,7 +319,9 @@ def _iterate(
             converged = failures >= patience
         if converged or len(history) > max_iterations:
             break
-        network = _maximize(families, statistics, priors)
+        # what has no holes stays as it was learned first
+        kept = [] if network is first else [name for name in families if name not in expected.statistics]
+        network = _maximize(families, statistics, priors, {name: network.potential(name) for name in kept})
     return Learned(best, np.array(history), converged, np.array(likelihoods))
 
 
@@ -349,15 +350,16 @@ def _log_prior(network: Network, priors: Mapping[str, Values]) -> float:
 def _maximize(
     families: Families,
     statistics: Mapping[str, Statistics],
-    priors: Mapping[str, Values] | None = None,
+    priors: Mapping[str, Values] | None,
+    kept: Mapping[str, Potential],
 ) -> Network:
-    """Learn every potential, tables with the priors that are given instead of their own."""
-    potentials = []
+    """Learn every potential that is not kept, tables with the priors that are given instead of their own."""
+    potentials: list[Potential] = []
     for name, family in families.items():
         fitter: Any = family[0]
         if priors is not None and name in priors:
             fitter = replace(fitter, estimate=partial(_add_prior, priors[name]))
-        potentials.append(fitter.potential(statistics[name]))
+        potentials.append(kept[name] if name in kept else fitter.potential(statistics[name]))
     return Network(potentials)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
+from hybridbn.fitting import MTEFitter
 from hybridbn.inference.elimination.factors import PotentialSource
 from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.structures import hill_climb, naive_bayes, tan
@@ -69,3 +70,23 @@ def test_tables_with_holes_take_few_cells_a_row(learner: str, kind: str, cells: 
     network = learn(table)
     assert {type(network.potential(name)) is hb.Atoms for name in ("x0", "x2")} == {kind in ("codes", "zeros")}
     assert sum(cells) / len(table) < most
+
+
+def test_families_without_holes_are_learned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+    inner = MTEFitter.potential
+
+    def learn(self: Any, statistics: Any) -> Any:
+        counted.append(statistics.child.name)
+        return inner(self, statistics)
+
+    monkeypatch.setattr(MTEFitter, "potential", learn)
+    rng = np.random.default_rng(0)
+    x, y, v = rng.normal(size=(3, 300)).cumsum(axis=0)
+    table = hb.Table({"x": x, "y": np.where(rng.random(300) < 0.3, np.nan, y), "v": v, "z": x**2})
+    families: dict[str, Any] = {"x": "mte", "y": "gaussian", "v": "gaussian", "z": "mte"}
+    learned = hb.expectation_maximization([("x", "y"), ("y", "v"), ("x", "z")], table, families)
+    assert learned.converged
+    assert len(learned.history) > 3
+    # for the start, and from it
+    assert sorted(counted) == ["x", "x", "z", "z"]
