@@ -295,10 +295,6 @@ def _solve_with_nodes(
     problem: Problem, evidence: Evidence, rows: NDArray[np.intp], options: Options
 ) -> Iterator[Solution]:
     """Yield solutions on the grid that all rows share; rows that need a finer one get nodes of their own."""
-    if not evidence.rows:
-        nothing = node_axis(np.zeros((1, 0)), np.ones((1, 0)))
-        yield _solve(problem, evidence, rows, dict.fromkeys(problem.nodes, nothing), np.zeros(0))
-        return
     for chunk, solution, accurate in _solve_on_grids(problem, evidence, rows, options, _solve_on_grid):
         if solution is not None and accurate.any():
             yield solution if accurate.all() else _select_rows(solution, np.flatnonzero(accurate))
