@@ -124,12 +124,14 @@ class BoundPlan(Plan):
         options = replace(options, beyond="bound")
         allowed, most_bytes = options.cells_per_row, options.max_bytes
         bucket_cells = max(min(BUCKET_CELLS, most_bytes / 64, allowed * BUCKET_SHARE), 1.0)
-        if not is_sliceable(problem):
-            return None
         most_cells, effort = min(CELLS_PER_DRAW, most_bytes / 64), limit_effort(allowed) if search else 0.0
         # tables that cost a draw less than what it takes beside them need not be smaller
         most_total = max(DRAWING * allowed / ENOUGH - CELLS_BESIDE_TABLES, CELLS_BESIDE_TABLES)
-        drawn = choose_drawn(problem, list_kept(problem), most_cells, most_total, _count_table_cells(options), effort)
+        drawn = (
+            choose_drawn(problem, list_kept(problem), most_cells, most_total, _count_table_cells(options), effort)
+            if is_sliceable(problem)
+            else None
+        )
         if drawn is None or (drawn.forward and (question.joint or question.over)):
             return None
         most = MOST_FORWARD if drawn.forward else MOST

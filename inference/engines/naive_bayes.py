@@ -375,10 +375,9 @@ class NaiveBayes(Engine):
         attributes.
         """
         question, findings = problem.question, evidence.findings
-        if evidence.single or len(question.targets) != 1 or question != Question(question.targets):
-            return None
         coded = all(finding.plain and isinstance(finding.variable, Discrete) for finding in findings.values())
-        if problem.scopes != (question.targets,) or not coded:
+        alone = problem.scopes == (question.targets,) and question == Question(question.targets)
+        if evidence.single or not alone or not coded:
             return None
         snapshot, target = problem.snapshot, question.targets[0]
         tables = naive_bayes_of(snapshot, target) or mixture_of(snapshot, target)

@@ -91,10 +91,9 @@ class BetterOrder(Engine):
 
     def plan(self, problem: Problem, evidence: Evidence, options: Options) -> Plan | None:
         """Return the plan of elimination in a better order."""
-        if problem.question.drawn or problem.tables.searched:
-            return None
         refused = options.beyond is None
-        if refused and 8 * problem.order.largest > _HOPELESS * options.max_bytes:
+        hopeless = refused and 8 * problem.order.largest > _HOPELESS * options.max_bytes
+        if problem.question.drawn or problem.tables.searched or hopeless:
             return None
         problem.tables.searched = True
         scopes = [*(factor.names for factor in problem.factors), *problem.scopes]
