@@ -178,38 +178,24 @@ def _order_first(
 ) -> list[list[Any]]:
     """Return the layers in the order of a depth-first search, which keeps connected parts together."""
     layers: list[list[Any]] = [[] for _ in range(max(layer_of.values()) + 1)]
-    reached: set[Node] = set()
-    for source in sorted(graph, key=lambda node: layer_of[node]):
-        stack: list[Any] = [(source, None)]
-        while stack:
-            node, chain = stack.pop()
-            if chain is not None:
-                for step, bend in enumerate(chain[1:-1], layer_of[chain[0]] + 1):
-                    layers[step].append(bend)
-            if node in reached:
-                continue
-            reached.add(node)
-            layers[layer_of[node]].append(node)
-            stack.extend((child, chains[node, child]) for child in reversed(list(graph.successors(node))))
-    return layers
+    placed: set[Any] = set()
+    for start, end in nx.edge_dfs(graph, sorted(graph, key=lambda node: layer_of[node])):
+        for layer, node in enumerate(chains[start, end], layer_of[start]):
+            if node not in placed:
+                placed.add(node)
+                layers[layer].append(node)
+    return layers if placed else [list(graph)]
 
 
 # -- crossings --------------------------------------------------------------------------------------------------------
 
 
-def _list_neighbors(chains: Iterable[Sequence[Any]]) -> tuple[dict[Any, list[Any]], dict[Any, list[Any]]]:
-    above: dict[Any, list[Any]] = {}
-    below: dict[Any, list[Any]] = {}
-    for chain in chains:
-        for upper, lower in pairwise(chain):
-            below.setdefault(upper, []).append(lower)
-            above.setdefault(lower, []).append(upper)
-    return above, below
-
-
 def _reduce_crossings(layers: list[list[Any]], chains: Iterable[Sequence[Any]]) -> list[list[Any]]:
     """Return the layers reordered, so that fewer arcs cross."""
-    above, below = _list_neighbors(chains)
+    paths: nx.DiGraph[Any] = nx.DiGraph()
+    for chain in chains:
+        nx.add_path(paths, chain)
+    above, below = (nx.to_dict_of_lists(each) for each in (paths.reverse(), paths))
     best, fewest = layers, _count_crossings(layers, below)
     current = [list(layer) for layer in layers]
     exchanged = sum(map(len, layers)) <= _EXCHANGED

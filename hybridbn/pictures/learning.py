@@ -30,7 +30,7 @@ from hybridbn.options import check_count
 from hybridbn.pictures.chart import LETTER, Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, Text, check_kind
 from hybridbn.pictures.posteriors import PROBABILITY, write_weight
 from hybridbn.potentials import Softmax
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials.base import Potential, take_logs
 from hybridbn.tables import read_rows
 from hybridbn.variables import Discrete, Values, Variable, code_state, is_missing
 
@@ -504,8 +504,7 @@ def _scale_density(network: Network, potential: Potential, target: Discrete, cod
     name = potential.child.name
 
     def weigh(x: Values) -> Values:
-        with np.errstate(divide="ignore"):
-            logs = [np.log(potential(**{name: x, target.name: target.states[each]})) for each in (code, 1 - code)]
+        logs = [take_logs(potential(**{name: x, target.name: target.states[each]})) for each in (code, 1 - code)]
         return np.asarray(logs[0] - logs[1])
 
     return _scale_numbers(posterior(network, name), weigh)
