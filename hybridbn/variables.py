@@ -112,15 +112,15 @@ def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: in
     return combine_codes([*whole, *codes[1:]], sizes) if whole else np.zeros(rows, np.intp)
 
 
-def slice_blocks(count: int, size: int) -> Iterator[slice]:
-    """Return the slices of blocks of at most so many of `count` rows.
+def slice_blocks(count: int, size: int, first: int = 0) -> Iterator[slice]:
+    """Return the slices of blocks of at most so many of `count` rows, from the first of them on.
 
     Examples
     --------
     >>> list(slice_blocks(5, 2))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
-    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+    return (slice(start, min(start + size, count)) for start in range(first, count, size))
 
 
 def find_observed(column: Codes | Values) -> NDArray[np.bool_]:

@@ -22,10 +22,9 @@ from hybridbn.potentials.base import (
     freeze,
     join_breaks,
     make_again,
-    name_component,
     spread,
 )
-from hybridbn.potentials.gaussian import drop_idle_parents
+from hybridbn.potentials.gaussian import drop_idle_parents, name_component
 from hybridbn.potentials.multinomial import Multinomial, as_number_array
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.registry import Registered, Registry
 from hybridbn.unit_texts import read_unit
-from hybridbn.variables import Codes, Continuous, Discrete, Grid, Values, Variable, find_unused_name, shorten
+from hybridbn.variables import Codes, Continuous, Discrete, Grid, Values, Variable, shorten
 
 if TYPE_CHECKING:
     from hybridbn.potentials.atoms import PointMarks
@@ -559,11 +559,6 @@ def check_parents(child: Variable, parents: Sequence[Variable]) -> tuple[Variabl
     return tuple(parents)
 
 
-def name_component(child: Variable, parents: Sequence[Variable]) -> str:
-    """Return a name of the component, which no parent has."""
-    return find_unused_name(f"component of {child.name}", [parent.name for parent in parents], "'")
-
-
 @lru_cache(maxsize=1024)
 def all_states(states: int) -> Codes:
     """Return the axis of all states in order; always the same read-only array, so that it can be told by identity."""
@@ -598,8 +593,21 @@ def exponentiate(logs: Values, dimensions: int) -> tuple[Values, Values | float]
     return np.exp(logs - scale), scale if scale.ndim else float(scale)
 
 
+def sum_logs(logs: Values, over: tuple[int, ...], out: Values | None = None) -> Values:
+    """Return the logarithms of sums over some dimensions, from logarithms, which `out` may overwrite; in less time than
+    scipy's function for few numbers.
+    """
+    if not over:
+        return np.asarray(logs)
+    peak = np.max(logs, axis=over, keepdims=True)
+    peak = np.where(np.isfinite(peak), peak, 0.0)
+    scaled = np.subtract(logs, peak, out=out)
+    np.exp(scaled, out=scaled)
+    return np.asarray(take_logs(np.sum(scaled, axis=over)) + np.squeeze(peak, over))
+
+
 def take_logs(values: ArrayLike) -> Values:
-    """Return natural logarithms, and ``-inf`` of zeros without a warning."""
+    """Return logarithms: minus infinity of zeros, without a warning."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(values))
 
@@ -653,37 +661,28 @@ def join_breaks(parts: Sequence[Values]) -> Values:
     return np.sort(np.concatenate(wide), axis=0)
 
 
-def search_states(cumulative: Values, starts: Codes, states: int, uniforms: Values) -> Codes:
-    """Find for each uniform number (...,) the first state whose cumulative probability reaches ``uniform * total``.
-
-    Binary search in ``cumulative[start : start + states]``, all at once. States of probability zero are never found: at
-    0 the first possible state is, and a total that rounding leaves below 1 is reached by the last one.
-
-    Examples
-    --------
-    >>> search_states(np.array([0.0, 0.25, 0.25, 1.0]), np.zeros(4, int), 4, np.array([0.0, 0.25, 0.26, 1.0]))
-    array([1, 1, 3, 3])
-    """
-    wanted = np.maximum(uniforms * cumulative[starts + states - 1], np.nextafter(0.0, 1.0))
-    low, high = np.zeros(wanted.shape, dtype=np.intp), np.full(wanted.shape, states - 1)
-    for _ in range((states - 1).bit_length()):
-        middle = (low + high) // 2
-        below = cumulative[starts + middle] < wanted
-        low = np.where(below, np.minimum(middle + 1, high), low)
-        high = np.where(below, high, middle)
-    return low
-
-
 def draw_codes(weights: Values, index: NDArray[np.intp], uniforms: Values) -> NDArray[np.intp]:
-    """Draw a state for each uniform number (...,) from one of some weightings (weightings, states) of the states.
+    """Find for each uniform number (...,) the first state whose cumulative weight reaches that share of the total, in
+    one of some weightings (weightings, states) of the states.
+
+    States of weight zero are never found: at 0 the first possible state is, and a share of 1 is reached by the last
+    one, whatever rounding does to the total.
 
     Examples
     --------
-    >>> draw_codes(np.array([[1.0, 3.0], [0.0, 1.0]]), np.array([0, 0, 1]), np.array([0.2, 0.3, 0.0])).tolist()
+    >>> draw_codes(np.array([[1.0, 3.0], [0.0, 1.0]]), np.array([0, 0, 1]), np.array([0.25, 0.3, 0.0])).tolist()
     [0, 1, 1]
     """
-    states = weights.shape[1]
-    return search_states(np.cumsum(weights, axis=1).reshape(-1), index * states, states, uniforms)
+    last = weights.shape[1] - 1
+    cumulative, starts = np.cumsum(weights, axis=1).reshape(-1), index * (last + 1)
+    wanted = np.maximum(uniforms * cumulative[starts + last], np.nextafter(0.0, 1.0))
+    low, high = np.zeros(wanted.shape, dtype=np.intp), np.full(wanted.shape, last)
+    for _ in range(last.bit_length()):
+        middle = (low + high) // 2
+        below = cumulative[starts + middle] < wanted
+        high = np.where(below, high, middle)
+        low = np.minimum(np.where(below, middle + 1, low), high)
+    return low
 
 
 def solve_increasing(

@@ -16,7 +16,7 @@ from hybridbn.potentials.base import Axes, Interval, Potential, freeze, spread
 from hybridbn.potentials.cell_quadrature import integrate, typical_values, zero_mass_error
 from hybridbn.potentials.mode_search import describe_point
 from hybridbn.potentials.multinomial import as_number_array, split
-from hybridbn.variables import Continuous, Discrete, Values, Variable, as_objects, plain_state, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, as_objects, plain_state, shorten, slice_blocks
 
 CHUNK = 1 << 18
 MASS_TOLERANCE = 1e-6
@@ -114,8 +114,7 @@ class Density(Potential):
         shape = grid[0].shape
         columns = [array.reshape(-1) for array in grid]
         result = np.zeros(columns[0].size)
-        for start in range(0, len(result), CHUNK):
-            block = slice(start, start + CHUNK)
+        for block in slice_blocks(len(result), CHUNK):
             part = [column[block] for column in columns]
             if isinstance(self.child, Continuous) and self.child.domain != (-math.inf, math.inf):
                 inside = (part[-1] >= self.child.domain[0]) & (part[-1] <= self.child.domain[1])

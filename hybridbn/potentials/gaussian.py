@@ -21,14 +21,13 @@ from hybridbn.potentials.base import (
     exponentiate,
     freeze,
     has_rows,
-    name_component,
     solve_increasing,
     spread,
     take_logs,
 )
 from hybridbn.potentials.multinomial import Multinomial, as_parameter_array, describe_cell, split
 from hybridbn.registry import LazyModule
-from hybridbn.variables import Continuous, Discrete, Values, Variable
+from hybridbn.variables import Continuous, Discrete, Values, Variable, find_unused_name, slice_blocks
 
 scipy: LazyModule = LazyModule("scipy")  # networks are converted without it
 
@@ -234,8 +233,7 @@ class LinearGaussian(Potential):
         intercept, sd = self.intercept.reshape(-1, 1), np.sqrt(self.variance).reshape(-1, 1)
         slopes = self.coefficients.reshape(len(intercept), len(self._continuous))
         step = max(1, BLOCK // rows)
-        for start in range(0, len(intercept), step):
-            block = slice(start, start + step)
+        for block in slice_blocks(len(intercept), step):
             low = high = intercept[block]
             slope = np.zeros_like(low)
             for j, parent in enumerate(self._continuous):
@@ -264,10 +262,6 @@ class LinearGaussian(Potential):
         """Return the potential itself."""
         return self
 
-    def free_parameters(self) -> int:
-        """Return the number of intercepts, coefficients and variances."""
-        return self.intercept.size + self.coefficients.size + self.variance.size
-
     # -- files ----------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
@@ -294,6 +288,11 @@ def drop_idle_parents(potential: Family) -> Family:
     numbers = [moves for moves, parent in zip(moving, potential.parents, strict=True) if isinstance(parent, Continuous)]
     state = {**potential.to_dict(), "coefficients": potential.to_dict()["coefficients"][..., numbers]}
     return potential.from_dict(potential.child, list(itertools.compress(potential.parents, moving)), state)
+
+
+def name_component(child: Variable, parents: Sequence[Variable]) -> str:
+    """Return a name of the component, which no parent has."""
+    return find_unused_name(f"component of {child.name}", [parent.name for parent in parents], "'")
 
 
 MOST_BREAKS = 96
@@ -439,7 +438,7 @@ def invert_normals(
         rows = chosen[active]
         side = sign[rows]
         centers, scales, factors = (a if a.shape[1] == 1 else a[:, rows] for a in (means, widths, shares))
-        with np.errstate(over="ignore", under="ignore"):
+        with np.errstate(over="ignore"):
             z = side * (points - centers) / scales
             bells = np.exp(-0.5 * z * z) / scales
             if domain == (-math.inf, math.inf):
@@ -466,7 +465,7 @@ def _log_narrow(low: Values, width: Values) -> Values:
 
 def _log_tail(low: Values, high: Values) -> Values:
     root = math.sqrt(0.5)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         rest = np.exp(-0.5 * (high - low) * (high + low)) * scipy.special.erfcx(high * root)
         return np.asarray(np.log(0.5 * (scipy.special.erfcx(low * root) - rest)) - 0.5 * low * low)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Potential, all_states, check_parents, freeze, search_states, spread
+from hybridbn.potentials.base import Axes, Potential, all_states, check_parents, draw_codes, freeze, spread
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 Side: TypeAlias = "Discrete | tuple[Continuous, ...]"
@@ -122,12 +122,10 @@ class Multinomial(Potential):
 
     def ppf(self, uniforms: Values, given: Axes) -> Codes:
         """Return the first states whose cumulative probability reaches the uniforms; never one of probability zero."""
-        cumulative = np.cumsum(self.table, axis=-1)
-        states = len(self.child)
         rows = np.zeros(len(uniforms), dtype=np.intp)
         for parent in self.parents:
             rows = rows * len(parent) + given[parent.name]
-        return search_states(cumulative.reshape(-1), rows * states, states, uniforms)
+        return draw_codes(self.table.reshape(-1, len(self.child)), rows, uniforms)
 
     def free_parameters(self) -> int:
         """Return the number of probabilities that are free, as those of a configuration add up to one."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, cast
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, has_rows, select_states, spread_states
-from hybridbn.potentials.gaussian import count_rows, drop_idle_parents, linear_predictor, tidy_breaks
+from hybridbn.potentials.gaussian import LinearGaussian, drop_idle_parents, linear_predictor, name_component
 from hybridbn.potentials.multinomial import as_parameter_array, split
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -104,43 +103,27 @@ class Softmax(Potential):
         """Return the inverse of the greatest difference of slopes."""
         if isinstance(self.variable(name), Discrete) or name == self.child.name:
             return math.inf
-        steepest = float(np.ptp(self._slopes(name), axis=-1).max(initial=0.0))
+        column = [parent.name for parent in self.parents if isinstance(parent, Continuous)].index(name)
+        steepest = float(np.ptp(self.coefficients[..., column], axis=-1).max(initial=0.0))
         return 1 / steepest if steepest > 0 else math.inf
 
     def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
         """Return where two states are equally likely, and four scales beside it, as far as the other parents fix
         that.
         """
-        variable = cast(Continuous, self.variable(name))
-        known = dict(within or {})
-        others = [p for p in self.parents if isinstance(p, Continuous) and p.name != name]
-        ranges = [known.get(p.name, p.domain) for p in others]
-        found = []
-        slopes = self._slopes(name).reshape(-1, len(self.child))
-        intercepts = self.intercept.reshape(slopes.shape)
-        for d, (first, second) in itertools.product(
-            range(len(slopes)), itertools.combinations(range(len(self.child)), 2)
-        ):
-            steepness = slopes[d, first] - slopes[d, second]
-            if steepness == 0:
-                continue
-            low: Any = intercepts[d, first] - intercepts[d, second]
-            high = low
-            for parent, pair in zip(others, ranges, strict=True):
-                b = self._slopes(parent.name).reshape(slopes.shape)[d]
-                b = b[first] - b[second]
-                if b:
-                    low, high = low + np.minimum(b * pair[0], b * pair[1]), high + np.maximum(b * pair[0], b * pair[1])
-            with np.errstate(over="ignore"):
-                ends = np.sort(np.stack(np.broadcast_arrays(-low / steepness, -high / steepness)), axis=0)
-                beside = 4 / abs(steepness)
-                found += [ends[0] - beside, ends[0], ends[1], ends[1] + beside]
-        points = np.stack(np.broadcast_arrays(*found)) if found else np.empty((0, 1))
-        return tidy_breaks(points, variable.domain, count_rows(known))
-
-    def _slopes(self, name: str) -> Values:
-        continuous = [parent.name for parent in self.parents if isinstance(parent, Continuous)]
-        return np.asarray(self.coefficients[..., continuous.index(name)])
+        # the log-odds of two states are a regression, of which the scale is the standard deviation
+        first, second = np.triu_indices(len(self.child))
+        pairs = Discrete(name_component(self.child, self.parents), tuple(range(len(first))))
+        intercept = self.intercept[..., first] - self.intercept[..., second]
+        slopes = self.coefficients[..., first, :] - self.coefficients[..., second, :]
+        odds = LinearGaussian(
+            Continuous(self.child.name),
+            (*self.parents, pairs),
+            intercept=intercept,
+            coefficients=slopes,
+            variance=np.ones_like(intercept),
+        )
+        return odds.breaks(name, {**(within or {}), self.child.name: (0.0, 0.0)})
 
     def as_softmax(self) -> Self:
         """Return the potential itself."""
