@@ -31,8 +31,8 @@ from hybridbn.fitting.cross_validation import deal_table, score_held_out, split_
 from hybridbn.fitting.gaussian import LinearGaussianMixtureFitter
 from hybridbn.options import check_count
 from hybridbn.potentials import Kernel
-from hybridbn.potentials.base import Potential, take_logs
-from hybridbn.potentials.kernel.sums import CELLS, DIGITS, log_sum, sum_on_lattice, visit_nearest
+from hybridbn.potentials.base import Potential, sum_logs, take_logs
+from hybridbn.potentials.kernel.sums import CELLS, DIGITS, sum_on_lattice, visit_nearest
 from hybridbn.tables import Rows
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, as_objects
 
@@ -612,7 +612,7 @@ def _sum_logs(
         apart = points[rows, j, None] - points[neighbors, j]
         quadratic = -0.5 * (apart[..., None] / h) ** 2
         exponents = exponents[..., None] + quadratic.reshape(*apart.shape, *(1,) * j, len(h))
-    return log_sum(exponents, axis=1)
+    return sum_logs(exponents, (1,))
 
 
 SEED = 0

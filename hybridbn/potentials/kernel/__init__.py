@@ -13,8 +13,8 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.potentials.base import Axes, Interval, Potential, exponentiate, freeze, search_states
-from hybridbn.potentials.kernel.evaluation import ScaledConditional, evaluate_conditional, log_factors_without_self
+from hybridbn.potentials.base import Axes, Interval, Potential, draw_codes, exponentiate, freeze
+from hybridbn.potentials.kernel.evaluation import evaluate_conditional, log_factors_without_self, select_rows
 from hybridbn.potentials.kernel.sums import (
     CELLS,
     KernelLogs,
@@ -84,8 +84,6 @@ class Kernel(Potential):
 
     family = "kernel"
 
-    child: Variable
-    parents: tuple[Variable, ...]
     points: Values
     bandwidths: Values
     weights: Values
@@ -171,9 +169,11 @@ class Kernel(Potential):
             which = numbers.astype(np.intp)
             return integrate_child(group, ends[0][which], ends[1][which])
 
-        def logs_in_cells(group: KernelMixture, parents: Sequence[Values], numbers: NDArray[Any]) -> ScaledConditional:
+        def logs_in_cells(
+            group: KernelMixture, parents: Sequence[Values], numbers: NDArray[Any]
+        ) -> tuple[Values, Values]:
             logs = log_conditional(group, grid_of(parents), numbers.T, cells_at)
-            return ScaledConditional(np.moveaxis(logs, 0, -1), np.zeros(1))
+            return np.moveaxis(logs, 0, -1), np.zeros(1)
 
         logs, _ = self._evaluate(axes, cells, logs_in_cells)
         return exponentiate(logs, len(self.scope))
@@ -182,7 +182,7 @@ class Kernel(Potential):
         self,
         axes: Axes,
         child: NDArray[Any],
-        evaluate: Callable[[KernelMixture, Sequence[Values], NDArray[Any]], ScaledConditional],
+        evaluate: Callable[[KernelMixture, Sequence[Values], NDArray[Any]], tuple[Values, Values | float]],
     ) -> tuple[Values, Values]:
         """Return the values of all configurations, rows last if there are any, and the log scale of each row."""
         discrete = [axes[p.name] for p in self.parents if isinstance(p, Discrete)]
@@ -200,8 +200,7 @@ class Kernel(Potential):
                 continue
             for code in np.unique(codes):
                 own = codes == code
-                selected = [axis if axis.shape[1] == 1 else axis[:, own] for axis in (*parents, nodes)]
-                part = evaluate(self._mixture_of(int(code)), selected[:-1], selected[-1])
+                part = evaluate(self._mixture_of(int(code)), *select_rows(parents, nodes, own))
                 out[position][..., own], scales[position, own] = part
         scale = scales.max(axis=0)
         if len(groups) > 1 and scales.any():
@@ -267,9 +266,7 @@ class Kernel(Potential):
         first, second = rng.random(rows), rng.random(rows) + 2.0**-54
         result = np.empty(rows)
         for group, some, weights in self._conditional_weights(given, rows):
-            count = len(weights)
-            cumulative = np.cumsum(weights, axis=0).T.reshape(-1)
-            chosen = search_states(cumulative, np.arange(weights.shape[1]) * count, count, first[some])
+            chosen = draw_codes(weights.T, np.arange(weights.shape[1]), first[some])
             result[some] = component_quantile(group, chosen, second[some])
         return result
 

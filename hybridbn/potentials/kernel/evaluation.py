@@ -22,7 +22,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from hybridbn.potentials.base import take_logs
+from hybridbn.potentials.base import exponentiate, take_logs
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI
 from hybridbn.potentials.kernel.sums import (
     CELLS,
@@ -40,7 +40,7 @@ from hybridbn.potentials.kernel.sums import (
     sum_on_line,
     weigh_by_parents,
 )
-from hybridbn.variables import Codes, Values
+from hybridbn.variables import Codes, Values, slice_blocks
 
 PRODUCTS_PER_KERNEL, TERMS_PER_KERNEL = 6, 128
 """An exponential counts as this many products of two kernels, or terms of a large matrix product."""
@@ -64,19 +64,6 @@ CERTAIN = 1e-35
 """
 SMALL = 1e-100
 """Rows whose largest value is smaller, or larger than its inverse, are computed in logarithms."""
-
-
-class ScaledConditional(NamedTuple):
-    """A conditional density, or its logarithm.
-
-    Attributes
-    ----------
-    values : ndarray (parents' grid, child's nodes, rows or 1)
-    log_scale : ndarray (rows or 1,), zero for logarithms
-    """
-
-    values: Values
-    log_scale: Values
 
 
 class _Factor(NamedTuple):
@@ -103,7 +90,7 @@ def count_product_kernels(group: KernelMixture, axes: Sequence[Values], child: N
     """
     points, rows = len(group.points), max(axis.shape[1] for axis in (*axes, child))
     if not has_product_axes(axes, child):
-        one = count_product_kernels(group, *_select_row(axes, child, 0))
+        one = count_product_kernels(group, *select_rows(axes, child, slice(1)))
         return float(rows * (KERNELS_PER_ROW + one))
     if all(axis.shape[1] > 1 for axis in (*axes, child)):
         return math.inf
@@ -122,14 +109,15 @@ def count_product_kernels(group: KernelMixture, axes: Sequence[Values], child: N
     return operations
 
 
-def _select_row(axes: Sequence[Values], child: NDArray[Any], row: int) -> tuple[list[Values], NDArray[Any]]:
-    *parents, own = (axis if axis.shape[1] == 1 else axis[:, row : row + 1] for axis in (*axes, child))
+def select_rows(axes: Sequence[Values], child: NDArray[Any], rows: Any) -> tuple[list[Values], NDArray[Any]]:
+    """Return axes (nodes, rows or 1) of the parents and of the child in some of the rows."""
+    *parents, own = (axis if axis.shape[1] == 1 else axis[:, rows] for axis in (*axes, child))
     return parents, own
 
 
 def evaluate_on_product(
     group: KernelMixture, axes: Sequence[Values], child: NDArray[Any], *, log: bool
-) -> ScaledConditional:
+) -> tuple[Values, Values]:
     """Evaluate the conditional, or its logarithm; row by row where rows have several nodes of their own on an axis.
 
     Sums that may have lost terms to underflow are computed in logarithms. Where no logarithm is wanted, these are only
@@ -137,14 +125,14 @@ def evaluate_on_product(
     """
     if not has_product_axes(axes, child):
         rows = max(axis.shape[1] for axis in (*axes, child))
-        parts = [evaluate_on_product(group, *_select_row(axes, child, row), log=log) for row in range(rows)]
-        return ScaledConditional(*(np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)))
+        parts = [evaluate_on_product(group, *select_rows(axes, child, part), log=log) for part in slice_blocks(rows, 1)]
+        values, log_scale = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+        return values, log_scale
     repeated = _find_repeated_rows(axes, child)
     if repeated is not None:
-        values, log_scale = evaluate_on_product(group, *repeated[0], log=log)
-        if len(log_scale) > 1:
-            log_scale = log_scale[repeated[1]]
-        return ScaledConditional(values[..., repeated[1]], log_scale)
+        first, inverse = repeated
+        values, log_scale = evaluate_on_product(group, *select_rows(axes, child, first), log=log)
+        return values[..., inverse], np.broadcast_to(log_scale, len(first))[inverse]
     shared = {
         position: _evaluate_axis(group, position + group.first, axis[:, 0])
         for position, axis in enumerate(axes)
@@ -156,28 +144,19 @@ def evaluate_on_product(
     if rows <= step:
         return _evaluate_rows(group, axes, child, shared, log=log)
     values, log_scale = np.empty((grid, len(child), rows)), np.zeros(rows)
-    for start in range(0, rows, step):
-        some = slice(start, start + step)
-        own = [axis if axis.shape[1] == 1 else axis[:, some] for axis in axes]
-        own_child = child if child.shape[1] == 1 else child[:, some]
-        values[..., some], log_scale[some] = _evaluate_rows(group, own, own_child, shared, log=log)
-    return ScaledConditional(values, log_scale)
+    for some in slice_blocks(rows, step):
+        own = select_rows(axes, child, some)
+        values[..., some], log_scale[some] = _evaluate_rows(group, *own, shared, log=log)
+    return values, log_scale
 
 
-def _find_repeated_rows(
-    axes: Sequence[Values], child: NDArray[Any]
-) -> tuple[tuple[list[Values], NDArray[Any]], Codes] | None:
-    """Return the axes of the distinct rows and the number of each row among these, where many rows are equal."""
-    everything = [*axes, child]
-    differing = [position for position, axis in enumerate(everything) if axis.shape[1] > 1]
+def _find_repeated_rows(axes: Sequence[Values], child: NDArray[Any]) -> tuple[Codes, Codes] | None:
+    """Return the first of each of the distinct rows, and the number of each row among these, where many are equal."""
+    differing = [axis[0] for axis in (*axes, child) if axis.shape[1] > 1]
     if len(differing) != 1:
         return None
-    (position,) = differing
-    distinct, inverse = np.unique(everything[position][0], return_inverse=True)
-    if 2 * len(distinct) > len(inverse):
-        return None
-    everything[position] = distinct[None]
-    return (everything[:-1], everything[-1]), inverse
+    _, first, inverse = np.unique(differing[0], return_index=True, return_inverse=True)
+    return (first, inverse) if 2 * len(first) <= len(inverse) else None
 
 
 def _evaluate_axis(group: KernelMixture, column: int, nodes: Values) -> _Factor:
@@ -219,7 +198,7 @@ def _evaluate_rows(
     shared: dict[int, _Factor],
     *,
     log: bool,
-) -> ScaledConditional:
+) -> tuple[Values, Values]:
     factors, all_points = list(shared.values()), slice(None)
     weights = group.log_weights[:, None]
     for position, axis in enumerate(axes):
@@ -252,7 +231,7 @@ def _evaluate_rows(
             np.log(values, out=values)
         values += tops
         _replace_combinations(values, uncertain | small.any(axis=1), group, axes, child, None)
-        return ScaledConditional(values, np.zeros(1))
+        return values, np.zeros(1)
     scale = tops.max(axis=0)
     possible = np.isfinite(scale)
     scale[~possible] = 0.0
@@ -262,12 +241,9 @@ def _evaluate_rows(
         with np.errstate(over="ignore"):
             _replace_combinations(values, uncertain, group, axes, child, scale)
         if (values.max(axis=(0, 1), initial=0.0) < 1 / SMALL).all():
-            return ScaledConditional(values, scale)
-    values = _evaluate_rows(group, axes, child, shared, log=True).values
-    top = values.max(axis=(0, 1), initial=-np.inf)
-    top[np.isneginf(top)] = 0.0
-    values -= top
-    return ScaledConditional(np.exp(values, out=values), top)
+            return values, scale
+    values, scale = exponentiate(_evaluate_rows(group, axes, child, shared, log=True)[0], 2)
+    return values, np.asarray(scale)
 
 
 def _sum_over_points(factors: Sequence[_Factor], weights: Values) -> Values:
@@ -371,10 +347,17 @@ UNDERFLOW, LEAST_LOG_SUM = 745.0, 660.0
 
 def evaluate_conditional(
     group: KernelMixture, axes: Sequence[Values], child: NDArray[Any], *, log: bool
-) -> ScaledConditional:
-    """Return the conditional, or its logarithm, on axes (nodes, rows or 1) of the parents and of the child."""
+) -> tuple[Values, Values | float]:
+    """Return the conditional, or its logarithm, on axes (nodes, rows or 1) of the parents and of the child, and its log
+    scale.
+
+    Returns
+    -------
+    values : ndarray (parents' grid, child's nodes, rows or 1)
+    log_scale : ndarray (rows or 1,), zero for logarithms
+    """
     if not all(axis.shape[1] for axis in (*axes, child)):
-        return ScaledConditional(np.empty((math.prod(map(len, axes)), len(child), 0)), np.zeros(0))
+        return np.empty((math.prod(map(len, axes)), len(child), 0)), np.zeros(0)
     matrices, lines, sums = (count(group, axes, child) for count in (_count_matrices, _count_lines, _count_sums))
     fewest = min(matrices, lines, sums)
     if count_product_kernels(group, axes, child) < fewest:
@@ -388,10 +371,8 @@ def evaluate_conditional(
         logs = sum_per_target(group, parents, child.T)
     logs = np.moveaxis(logs, 0, -1)
     if log:
-        return ScaledConditional(logs, np.zeros(1))
-    top = logs.max(axis=(0, 1), initial=-np.inf)
-    top = np.where(np.isfinite(top), top, 0.0)
-    return ScaledConditional(np.exp(logs - top), top)
+        return logs, np.zeros(1)
+    return exponentiate(logs, 2)
 
 
 def _count_matrices(group: KernelMixture, axes: Sequence[Values], child: NDArray[Any]) -> float:
@@ -496,8 +477,7 @@ def _sum_jointly(
     (weights, tops), (kernels, child_tops) = parents, child
     constant = math.log(group.widths[0, 0]) + LOG_ROOT_TWO_PI
     result = np.empty(len(parent_index))
-    for start in range(0, len(parent_index), MOST_TARGETS):
-        block = slice(start, start + MOST_TARGETS)
+    for block in slice_blocks(len(parent_index), MOST_TARGETS):
         i, j = parent_index[block], child_index[block]
 
         def exponents(rows: Any, chosen: Any, i: Any = i, j: Any = j) -> Values:

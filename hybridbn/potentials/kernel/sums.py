@@ -22,9 +22,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from hybridbn.potentials.base import take_logs
+from hybridbn.potentials.base import sum_logs, take_logs
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI, invert_normals, log_normal_interval
-from hybridbn.variables import Codes, Values
+from hybridbn.variables import Codes, Values, slice_blocks
 
 STEP = 0.4
 """Step of the lattice in units of the smallest bandwidth, for a relative error of 1e-13."""
@@ -74,8 +74,7 @@ class LatticeCells(NamedTuple):
     def blocks(self, cell: int) -> Iterator[Codes]:
         """Yield the rows of a cell."""
         start, stop = int(self.starts[cell]), int(self.starts[cell + 1])
-        for first in range(start, stop, AT_ONCE):
-            yield self.order[first : min(first + AT_ONCE, stop)]
+        return (self.order[part] for part in slice_blocks(stop, AT_ONCE, start))
 
 
 def sum_on_lattice(
@@ -189,10 +188,9 @@ def sum_on_line(
            [1.2131, 1.765 ]])
     """
     side = _lay_axis(np.array([width]), reach)
-    wanted = _sort_into_cells(targets[:, None], (side,))
-    sources = _sort_into_cells(points[:, None], (side,))
-    spread_nodes, collect_nodes = side.spread_nodes, side.collect_nodes[0]
-    near = -(-(spread_nodes + collect_nodes) // CELL) + 1
+    wanted, sources = (_sort_into_cells(places[:, None], (side,)) for places in (targets, points))
+    spread_nodes = side.spread_nodes
+    near = -(-(spread_nodes + side.collect_nodes[0]) // CELL) + 1
     low, high = int(wanted.cells[0, 0]) - near, int(wanted.cells[-1, 0]) + near
     first = low * CELL - spread_nodes
     values = np.zeros((columns, (high - low + 1) * CELL + 2 * spread_nodes + 1))
@@ -200,23 +198,15 @@ def sum_on_line(
         rows = sources.order[sources.starts[cell] : sources.starts[cell + 1]]
         rows = rows[np.argsort(by[rows])] if len(rows) > PRODUCT else rows
         start = int(sources.cells[cell, 0]) * CELL - spread_nodes - first
-        nodes = slice(start, start + CELL + 2 * spread_nodes + 1)
-        for begin in range(0, len(rows), PRODUCT):
-            some = rows[begin : begin + PRODUCT]
-            chosen, weights = weigh(some)
-            kernels = _evaluate_kernels(sources.local[some, 0], side.step, spread_nodes, side.spread)
-            if len(chosen) == columns:
-                values[:, nodes] += weights.T @ kernels.T
-            else:
-                values[chosen, nodes] += weights.T @ kernels.T
+        nodes = values[:, start : start + CELL + 2 * spread_nodes + 1]
+        for block in slice_blocks(len(rows), PRODUCT):
+            chosen, weights = weigh(rows[block])
+            kernels = _evaluate_kernels(sources.local[rows[block], 0], side.step, spread_nodes, side.spread)
+            nodes[chosen if len(chosen) < columns else slice(None)] += weights.T @ kernels.T
     sums = np.empty((columns, len(targets)))
-    for cell in range(len(wanted.cells)):
-        start = int(wanted.cells[cell, 0]) * CELL - collect_nodes - first
-        near_values = values[:, start : start + CELL + 2 * collect_nodes + 1]
+    for cell, corner in enumerate(wanted.cells * CELL - first):
         for rows in wanted.blocks(cell):
-            kernels = _evaluate_kernels(wanted.local[rows, 0], side.step, collect_nodes, float(side.collect[0]))
-            sums[:, rows] = near_values @ kernels
-    sums *= side.factors[0]
+            sums[:, rows] = _collect_sums(values, corner, (side,), wanted.local[rows])[..., 0]
     return sums
 
 
@@ -288,10 +278,10 @@ def _collect_sums(values: Values, corner: NDArray[Any], sides: tuple[LatticeAxis
     sums = []
     for width, reach in zip(side.collect.tolist(), side.collect_nodes, strict=True):
         near = values[..., corner[last] - reach : corner[last] + CELL + reach + 1]
-        # one variable: (points,); two: (nodes of the first, points)
+        # one variable: (..., points); two: (nodes of the first, points)
         sums.append(near @ _evaluate_kernels(local[:, last], side.step, reach, width))
     if not last:
-        return np.stack(sums, axis=1) * side.factors
+        return np.stack(sums, axis=-1) * side.factors
     inner, first = np.stack(sums), sides[0]
     result = np.empty((len(local), len(first.collect), len(sums)))
     for a, (width, reach) in enumerate(zip(first.collect.tolist(), first.collect_nodes, strict=True)):
@@ -375,9 +365,8 @@ def log_kernel_sums(
     _sum_nearest(scaled, log_weights, wanted, exponents, remaining, result)
     far = np.flatnonzero(~near)
     at_once = max(1, CELLS // len(points))
-    for start in range(0, len(far), at_once):
-        some = far[start : start + at_once]
-        result[some] = scipy.special.logsumexp(exponents(slice(None), some), axis=0)
+    for block in slice_blocks(len(far), at_once):
+        result[far[block]] = scipy.special.logsumexp(exponents(slice(None), far[block]), axis=0)
     return result
 
 
@@ -591,8 +580,7 @@ def integrate_child(group: KernelMixture, low: Values, high: Values) -> KernelLo
 
     top = np.full(len(low), -np.inf)
     step = max(1, CELLS // len(group.points))
-    for start in range(0, len(low), step):
-        block = slice(start, start + step)
+    for block in slice_blocks(len(low), step):
         top[block] = masses(slice(None), block).max(axis=0)
     shift = np.where(np.isfinite(top), top, 0.0)
     return lambda some, columns: masses(some, columns) - shift[columns], shift
@@ -671,11 +659,10 @@ def _log_mixture_block(
     total = np.zeros(left_columns.shape)
     sums = np.zeros((*left_columns.shape, right_columns.shape[1]))
     step = max(64, CELLS_IN_CACHE // (left_columns.size + right_columns.size))
-    for start in range(0, points, step):
-        some = slice(start, start + step)
+    for some in slice_blocks(points, step):
         logs = weights(some, left_columns.reshape(-1)).reshape(-1, *left_columns.shape)
         higher = np.maximum(top, logs.max(axis=0))
-        if start and (higher > top).any():
+        if some.start and (higher > top).any():
             # the sums so far are brought to the new scale
             factor = np.exp(top - higher)
             sums *= factor[..., None]
@@ -691,26 +678,12 @@ def _log_mixture_block(
     result = take_logs(shares)
     b, i, j = np.nonzero(shares < SAFE)
     at_once = max(1, CELLS // points)
-    for start in range(0, len(b), at_once):
-        some = slice(start, start + at_once)
+    for some in slice_blocks(len(b), at_once):
         entry = b[some], i[some], j[some]
         logs = weights(slice(None), left_columns[entry[:2]])
         both = logs + kernels(slice(None), right_columns[entry[0], entry[2]])
-        result[entry] = log_sum(both) - log_sum(logs)
+        result[entry] = sum_logs(both, (0,)) - sum_logs(logs, (0,))
     return np.asarray(result)
-
-
-def log_sum(logs: Values, axis: int = 0) -> Values:
-    """Return the logarithm of the sum of exponentials; in less time than scipy's for few numbers.
-
-    Examples
-    --------
-    >>> float(log_sum(np.log([1.0, 2.0, 0.5])).round(4)), float(log_sum(np.array([-np.inf, -np.inf])))
-    (1.2528, -inf)
-    """
-    top = logs.max(axis=axis, keepdims=True)
-    shift = np.where(np.isfinite(top), top, 0.0)
-    return np.asarray(take_logs(np.exp(logs - shift).sum(axis=axis)) + shift.squeeze(axis))
 
 
 def lay_breaks(points: Values, h: float, between: bool) -> Values:
