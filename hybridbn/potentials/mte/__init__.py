@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, check_parents, exponentiate, spread
+from hybridbn.potentials.base import Axes, Interval, Potential, check_parents, draw_codes, exponentiate, spread
 from hybridbn.potentials.mte import algebra
 from hybridbn.potentials.mte.algebra import integrate_all, integrate_product_cells, multiply_out
 from hybridbn.potentials.mte.evaluation import evaluate, evaluate_log, integrate_cells, inverse_cdf
@@ -301,12 +301,9 @@ class MTE(Potential):
 
     def on(self, axes: Axes) -> tuple[Values, Values | float]:
         """Evaluate on given points of each variable; see `Potential.on`."""
-        result: Values = np.ones((1,) * len(self.scope))
-        with np.errstate(under="ignore"):
-            for block in self._evaluate_blocks(axes, evaluate):
-                result = result * block
-        shape = np.broadcast_shapes(result.shape, self._shape(axes))
-        result = result if result.shape == shape else np.broadcast_to(result, shape).copy()
+        result: Values = np.ones(self._shape(axes))
+        for block in self._evaluate_blocks(axes, evaluate):
+            result *= block
         top = result.max(axis=tuple(range(len(self.scope))), initial=0.0)
         if not (top < _TINY).any():
             return result, 0.0
@@ -410,13 +407,10 @@ class MTE(Potential):
         rows = {parent.name: np.asarray(given[parent.name]) for parent in self.parents}
         if isinstance(self.child, Discrete):
             axes: dict[str, Any] = {name: array[None] for name, array in rows.items()}
-            probabilities: Values = self.on({**axes, self.child.name: np.arange(len(self.child))})[0]
-            probabilities = probabilities.reshape(len(self.child), -1)
-            cumulative = np.cumsum(probabilities, axis=0)
-            self._refuse_undefined(cumulative[-1] > 0, rows)
-            below = uniforms * cumulative[-1] >= cumulative
-            last = len(self.child) - 1 - np.argmax(probabilities[::-1] > 0, axis=0)
-            return np.asarray(np.minimum(below.sum(axis=0), last))
+            values = self.on({**axes, self.child.name: np.arange(len(self.child))})[0]
+            table = np.broadcast_to(values.reshape(len(self.child), -1), (len(self.child), len(uniforms))).T
+            self._refuse_undefined(np.asarray(table.any(axis=1)), rows)
+            return draw_codes(table, np.arange(len(uniforms)), uniforms)
         result = inverse_cdf(self._terms, uniforms, [rows[v.name] for v in self._columns[:-1]])
         self._refuse_undefined(~np.isnan(result), rows)
         return result

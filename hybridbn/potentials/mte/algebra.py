@@ -204,8 +204,7 @@ def _sum_equal_rates(
     """Add up the terms of a piece with equal rates in the other columns, at nodes along one column."""
     t = slice(block.starts[piece], block.starts[piece + 1])
     rates, anchors = block.rates[t], block.anchors[t]
-    with np.errstate(under="ignore"):
-        waves = np.exp(rates[:, column, None] * (z - anchors[:, column, None]))
+    waves = np.exp(rates[:, column, None] * (z - anchors[:, column, None]))
     _, first, group = np.unique(rates[:, others], axis=0, return_index=True, return_inverse=True)
     group = group.reshape(-1)
     return [

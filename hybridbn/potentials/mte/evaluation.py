@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.potentials.base import spread
+from hybridbn.potentials.base import spread, take_logs
 from hybridbn.potentials.mte.terms import Terms, integrate_decay, integrate_segments
-from hybridbn.variables import Codes, Values
+from hybridbn.variables import Codes, Values, slice_blocks
 
 _BLOCK = 16384
 """Rows are grouped this many at a time, which bounds temporary arrays."""
@@ -37,9 +38,8 @@ def evaluate(terms: Terms, axes: Sequence[NDArray[Any]]) -> Values:
     if math.prod(shape) <= _SMALL:
         exponents, has_piece = _look_up_terms(terms, axes, shape)
         result = np.zeros(shape)
-        with np.errstate(under="ignore"):
-            for exponent, coefficient in exponents:
-                result += coefficient * np.exp(exponent)
+        for exponent, coefficient in exponents:
+            result += coefficient * np.exp(exponent)
         return np.where(has_piece, np.maximum(result, 0.0), 0.0)
     result = evaluate_by_products(terms, axes)
     return np.maximum(result, 0.0, out=result)
@@ -54,28 +54,20 @@ def evaluate_log(terms: Terms, axes: Sequence[NDArray[Any]]) -> Values:
         np.maximum(top, np.where(coefficient == 0, -np.inf, exponent), out=top)
     top = np.where(np.isfinite(top), top, 0.0)
     result = np.zeros(shape)
-    with np.errstate(under="ignore", divide="ignore"):
-        for exponent, coefficient in exponents:
-            result += np.where(coefficient == 0, 0.0, coefficient * np.exp(np.minimum(exponent - top, 0.0)))
-        return np.asarray(np.where(has_piece, np.log(np.maximum(result, 0.0)) + top, -np.inf))
+    for exponent, coefficient in exponents:
+        result += np.where(coefficient == 0, 0.0, coefficient * np.exp(np.minimum(exponent - top, 0.0)))
+    return np.where(has_piece, take_logs(np.maximum(result, 0.0)) + top, -np.inf)
 
 
 def _broadcast_axes(axes: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     return spread(dict(enumerate(axes)), range(len(axes)))
 
 
-def cells_of(terms: Terms, column: int, axis: NDArray[Any]) -> Codes:
-    """Return the cell of every point of an axis, -1 outside all cells."""
-    if column >= len(terms.sizes):
-        return terms.find_cells(column - len(terms.sizes), axis)
-    return np.where((axis >= 0) & (axis < terms.sizes[column]), axis, -1).astype(np.intp)
-
-
 def _look_up_terms(terms: Terms, axes: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> tuple[Any, NDArray[np.bool_]]:
     """Return exponents and coefficients of the first, second ... term of every point's piece, and where there is a
     piece.
     """
-    cells = _broadcast_axes([cells_of(terms, j, axis) for j, axis in enumerate(axes)])
+    cells = _broadcast_axes([terms.find_cells(j, axis) for j, axis in enumerate(axes)])
     inside = np.ones(shape, dtype=bool)
     for cell in cells:
         inside = inside & (cell >= 0)
@@ -104,10 +96,8 @@ def _sort_into_runs(key: Codes, most: int) -> tuple[Codes | None, list[tuple[int
     """Return the order of rows by key (None if all keys are equal), and (key, start, stop) of each run in that
     order.
     """
-    if not len(key):
-        return None, []
-    if (key == key[0]).all():
-        return None, [(int(key[0]), 0, len(key))]
+    if (key == key[:1]).all():
+        return None, [(int(number), 0, len(key)) for number in key[:1]]
     # the radix sort for 16 bits is ten times faster than others
     order = np.argsort(key.astype(np.uint16) if most < 65535 else key, kind="stable")
     ordered = key[order]
@@ -132,7 +122,7 @@ def evaluate_by_products(
     if rows is None and unknown:  # no rows: the longest axis takes their place
         running = [max(unknown, key=lambda j: (len(axes[j]), j))]
     shared = [j for j in range(len(axes)) if j not in running]
-    cells = {j: cells_of(terms, j, axes[j]) for j in unknown}
+    cells = {j: terms.find_cells(j, axes[j]) for j in unknown}
     for j in shared:
         if j not in sides:
             sides[j] = _evaluate_side(terms, j, axes[j], cells[j])
@@ -140,12 +130,13 @@ def evaluate_by_products(
     flat_cells, _ = flatten_axes([cells[j] for j in running])
     count = math.prod(extent)
     result = np.zeros((*(len(sides[j]) for j in shared), count))
-    for begin in range(0, count, _BLOCK):
-        block = slice(begin, min(begin + _BLOCK, count))
+    for block in slice_blocks(count, _BLOCK):
         numbers = [
             (x[block], j - len(terms.sizes)) for j, x in zip(running, flat, strict=True) if j >= len(terms.sizes)
         ]
-        order, runs = group_rows(terms, running, [cells_along[block] for cells_along in flat_cells], block.stop - begin)
+        order, runs = group_rows(
+            terms, running, [cells_along[block] for cells_along in flat_cells], block.stop - block.start
+        )
         for chosen, start, stop in runs:
             weight = combine_sides(terms, chosen, [sides[j] for j in shared])
             for chunk, chunk_values in _multiply_chunks(terms, chosen, weight, numbers, order, start, stop):
@@ -181,8 +172,7 @@ def group_rows(
     outside = math.prod(dims)
     key = np.ravel_multi_index(tuple(np.maximum(cells_along, 0) for cells_along in cells_by_column), dims)
     for cells_along in cells_by_column:
-        if (cells_along < 0).any():
-            key = np.where(cells_along < 0, outside, key)
+        key = np.where(cells_along < 0, outside, key)
     order, runs = _sort_into_runs(key, outside)
     first, last = terms.spans
     runs_with_terms = []
@@ -215,18 +205,16 @@ def _multiply_chunks(
     weight, rates, anchors = np.ascontiguousarray(weight[..., moving]), rates[moving], anchors[moving]
     columns = [(number, rates[:, i, None], anchors[:, i, None]) for i, (number, _) in enumerate(numbers)]
     columns = [column for column in columns if column[1].any()]
-    for begin in range(start, stop, _CHUNK):
-        end = min(begin + _CHUNK, stop)
-        chunk: Any = slice(begin, end) if order is None else order[begin:end]
+    for part in slice_blocks(stop, _CHUNK, start):
+        chunk: Any = part if order is None else order[part]
         if not len(rates):
             yield chunk, constant[..., None]
             continue
         exponent = _exponent_of(*columns[0], chunk)
         for column in columns[1:]:
             exponent += _exponent_of(*column, chunk)
-        with np.errstate(under="ignore"):
-            np.exp(exponent, out=exponent)
-            yield chunk, weight @ exponent + constant[..., None]
+        np.exp(exponent, out=exponent)
+        yield chunk, weight @ exponent + constant[..., None]
 
 
 def _exponent_of(number: Values, rate: Values, anchor: Values, chunk: Any) -> Values:
@@ -242,8 +230,6 @@ def flatten_axes(axes: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], tuple[in
     if axes[0].ndim == 1:
         return [axes[0]], axes[0].shape
     extent = (*(axis.shape[0] for axis in axes), axes[0].shape[1])
-    if all(axis.shape[0] == 1 for axis in axes):
-        return [axis[0] for axis in axes], extent
     return [np.broadcast_to(axis, extent).reshape(-1) for axis in _broadcast_axes(axes)], extent
 
 
@@ -255,8 +241,7 @@ def _evaluate_side(terms: Terms, column: int, axis: NDArray[Any], cells: Codes) 
     if j < 0 or not (terms.rates[:, j] != 0).any():
         return np.asarray(inside, dtype=float)
     rate, anchor = terms.rates[:, j], terms.anchors[:, j]
-    with np.errstate(under="ignore"):
-        return np.asarray(np.exp(np.where(inside, np.where(rate == 0, 0.0, rate * (axis[:, None] - anchor)), -np.inf)))
+    return np.asarray(np.exp(np.where(inside, np.where(rate == 0, 0.0, rate * (axis[:, None] - anchor)), -np.inf)))
 
 
 _NUMBERS = 1 << 16
@@ -312,14 +297,13 @@ def _integrate_row_cells(
     flat = flatten_axes([axis if axis.ndim == 2 else np.repeat(axis[:, None], rows, axis=1) for axis in parents])[0]
     row = np.broadcast_to(np.arange(rows), shape).reshape(-1)
     result = np.zeros((order + 1, count, len(row)))
-    flat_cells = [cells_of(terms, j, axis) for j, axis in enumerate(flat)]
+    flat_cells = [terms.find_cells(j, axis) for j, axis in enumerate(flat)]
     sequence, runs = group_rows(terms, list(range(len(flat))), flat_cells, len(row))
     for chosen, start, stop in runs:
         low, high, rate, anchor = (array[chosen, None, None] for array in _piece_ends(terms, column))
         step = max(1, _NUMBERS // (len(chosen) * count))
-        for begin in range(start, stop, step):
-            end = min(begin + step, stop)
-            chunk = slice(begin, end) if sequence is None else sequence[begin:end]
+        for part in slice_blocks(stop, step, start):
+            chunk = part if sequence is None else sequence[part]
             lower, upper = edges[:-1, row[chunk]], edges[1:, row[chunk]]
             integrals = integrate_segments(
                 rate, anchor, np.maximum(lower, low), np.minimum(upper, high), order, center[:, row[chunk]]
@@ -330,18 +314,13 @@ def _integrate_row_cells(
 
 
 def _evaluate_parents_side(terms: Terms, chosen: Codes, flat: Sequence[NDArray[Any]], chunk: Any) -> Values:
-    """Return the factor of some terms at the parents' values (terms, rows)."""
+    """Return the factor of some terms at the parents' values (terms, rows or 1)."""
     exponent: Any = 0.0
     for j, axis in enumerate(flat[len(terms.sizes) :]):
         rate, anchor = terms.rates[chosen, j, None], terms.anchors[chosen, j, None]
         if rate.any():
             exponent = exponent + np.where(rate == 0, 0.0, rate * (axis[chunk] - anchor))
-    with np.errstate(under="ignore"):
-        return np.broadcast_to(np.exp(exponent), (len(chosen), len(flat[0][chunk]) if flat else _count_rows(chunk)))
-
-
-def _count_rows(chunk: Any) -> int:
-    return chunk.stop - chunk.start if isinstance(chunk, slice) else len(chunk)
+    return np.broadcast_to(np.exp(exponent), (len(chosen), len(flat[0][chunk]) if flat else 1))
 
 
 # -- inverse distribution functions -------------------------------------------------------------------------------
@@ -361,7 +340,7 @@ def inverse_cdf(terms: Terms, uniforms: Values, parents: Sequence[NDArray[Any]])
     """
     column = len(terms.limits) - 1
     result = np.full(len(uniforms), np.nan)
-    flat_cells = [cells_of(terms, j, axis) for j, axis in enumerate(parents)]
+    flat_cells = [terms.find_cells(j, axis) for j, axis in enumerate(parents)]
     sequence, runs = group_rows(terms, list(range(len(parents))), flat_cells, len(uniforms))
     for chosen, start, stop in runs:
         run = slice(start, stop) if sequence is None else sequence[start:stop]
@@ -378,9 +357,6 @@ def inverse_cdf(terms: Terms, uniforms: Values, parents: Sequence[NDArray[Any]])
         ]
         masses = np.maximum(np.stack([decay @ side for decay, side in zip(decays, sides, strict=True)]), 0.0)
         cumulative = np.cumsum(masses, axis=0)
-        with_mass = np.flatnonzero((masses > 0).any(axis=1))
-        if not len(with_mass):
-            continue
         target = uniforms[run] * cumulative[-1]
         target_piece = (
             np.searchsorted(cumulative[:, 0], target, side="right") if alike else (target >= cumulative).sum(axis=0)
@@ -389,7 +365,7 @@ def inverse_cdf(terms: Terms, uniforms: Values, parents: Sequence[NDArray[Any]])
             target_piece, len(masses) - 1 - np.argmax(masses[::-1] > 0, axis=0)
         )  # the last piece with mass
         quantiles = np.full(len(target), np.nan)
-        for i in with_mass:
+        for i in np.flatnonzero((masses > 0).any(axis=1)):
             rows = np.flatnonzero((target_piece == i) & (masses[i] > 0))
             if len(rows):
                 columns = np.zeros(1, dtype=np.intp) if alike else rows
@@ -420,63 +396,61 @@ def _invert_piece(
     reach = 800.0 / np.abs(rates[rates != 0]).min() if (rates != 0).any() else 0.0
     bottom, top = (low if math.isfinite(low) else high - reach), (high if math.isfinite(high) else low + reach)
     alike = factors.shape[1] == 1  # one first guess serves all rows
-    result = np.empty(len(below))
     from_low = below <= 0.5 * mass
+    result = np.where(from_low, bottom, top)
     for upward in (True, False):
-        rows = np.flatnonzero(from_low == upward)
-        target = below[rows] if upward else (mass if alike else mass[rows]) - below[rows]
-        end = low if upward else high
-        curve = _PieceIntegral(rates, anchors, low, high, upward)
+        rest = below if upward else mass - below
+        rows = np.flatnonzero((from_low == upward) & (rest > 0))
+        target = rest[rows]
+        integrate = partial(_integrate_from_end, rates[:, None], anchors[:, None], low, high, upward)
         if alike and len(rows) > 4 * _GUESSES:
             guesses = bottom + (top - bottom) * (0.5 - 0.5 * np.cos(np.linspace(0.0, math.pi, _GUESSES)))
-            masses = curve.at(guesses, factors)[0]
+            masses = integrate(factors, guesses)[0]
             start = np.interp(target, masses if upward else masses[::-1], guesses if upward else guesses[::-1])
         elif math.isinf(low) or math.isinf(high):  # the mean of one exponential of mean rate
             scale = 1.0 / np.abs(rates[rates != 0]).mean()
             start = np.full(len(rows), top - scale if math.isinf(low) else bottom + scale)
         else:
             start = np.full(len(rows), 0.5 * (bottom + top))
-        for begin in range(0, len(rows), _ROWS):
-            chunk = slice(begin, begin + _ROWS)
-            factor = factors if alike else factors[:, rows[chunk]]
-            result[rows[chunk]] = _solve_by_newton(curve, factor, start[chunk], target[chunk], (bottom, top), end)
+        for chunk in slice_blocks(len(rows), _ROWS):
+            own = factors if alike else factors[:, rows[chunk]]
+            sign = 1.0 if upward else -1.0
+            result[rows[chunk]] = _solve_by_newton(integrate, own, start[chunk], target[chunk], (bottom, top), sign)
     return result
 
 
-class _PieceIntegral:
-    """The integral from the lower end of a piece to z, or from z to its upper end, and the density there."""
-
-    def __init__(self, rates: Values, anchors: Values, low: float, high: float, upward: bool) -> None:
-        self.rate, self.anchor, self.steepness = rates[:, None], anchors[:, None], np.abs(rates)[:, None]
-        self.low, self.high, self.upward = low, high, upward
-        # measured from z or from the anchor, whichever is the end where the exponential is larger
-        self.from_z = self.rate > 0 if upward else self.rate < 0
-
-    def at(self, z: Values, factor: Values) -> tuple[Values, Values, Values]:
-        """Return the integrals, the sums of their terms' absolute values, and the densities."""
-        with np.errstate(under="ignore"):
-            wave = np.exp(np.where(self.rate == 0, 0.0, self.rate * (z - self.anchor)))
-            widths = integrate_decay(self.steepness, z - self.low if self.upward else self.high - z)
-            shares = np.where(self.from_z, wave, 1.0) * widths * factor
-            return shares.sum(axis=0), np.abs(shares).sum(axis=0), (wave * factor).sum(axis=0)
+def _integrate_from_end(
+    rate: Values, anchor: Values, low: float, high: float, upward: bool, factor: Values, z: Values
+) -> tuple[Values, Values, Values]:
+    """Return the integrals from the lower end of a piece to z, or from z to its upper end, the sums of their terms'
+    absolute values, and the densities there.
+    """
+    wave = np.exp(np.where(rate == 0, 0.0, rate * (z - anchor)))
+    widths = integrate_decay(np.abs(rate), z - low if upward else high - z)
+    # measured from z or from the anchor, whichever is the end where the exponential is larger
+    shares = np.where(rate > 0 if upward else rate < 0, wave, 1.0) * widths * factor
+    return shares.sum(axis=0), np.abs(shares).sum(axis=0), (wave * factor).sum(axis=0)
 
 
 def _solve_by_newton(
-    curve: _PieceIntegral, factor: Values, z: Values, target: Values, bracket: tuple[float, float], end: float
+    integrate: Callable[[Values, Values], tuple[Values, Values, Values]],
+    factor: Values,
+    z: Values,
+    target: Values,
+    bracket: tuple[float, float],
+    sign: float,
 ) -> Values:
     lower, upper = np.full(len(target), bracket[0]), np.full(len(target), bracket[1])
-    sign = 1.0 if curve.upward else -1.0
-    z = np.where((target <= 0) & math.isfinite(end), end if math.isfinite(end) else 0.0, z)
-    active = np.flatnonzero((target > 0) | (not math.isfinite(end)))
+    active = np.arange(len(target))
     for _ in range(_STEPS):
         if not len(active):
             break
         x, goal = z[active], target[active]
-        mass, magnitude, density = curve.at(x, factor if factor.shape[1] == 1 else factor[:, active])
-        beyond = mass > goal if curve.upward else mass < goal
+        mass, magnitude, density = integrate(factor if factor.shape[1] == 1 else factor[:, active], x)
+        beyond = sign * (mass - goal) > 0
         upper[active] = np.where(beyond, x, upper[active])
         lower[active] = np.where(beyond, lower[active], x)
-        with np.errstate(under="ignore", divide="ignore", invalid="ignore", over="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             next_z = x - sign * np.log(mass / goal) * mass / density
         next_z = np.where(
             (next_z >= lower[active]) & (next_z <= upper[active]), next_z, 0.5 * (lower[active] + upper[active])

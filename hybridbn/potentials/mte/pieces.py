@@ -177,7 +177,7 @@ def check_tails(terms: Terms, variables: Sequence[Variable]) -> None:
 def check_sign(terms: Terms, variables: Sequence[Variable]) -> None:
     """Raise if a piece is negative somewhere, beyond rounding and 1e-12 of its largest value."""
     width = (terms.high - terms.low)[terms.owner]
-    with np.errstate(invalid="ignore", under="ignore"):
+    with np.errstate(invalid="ignore"):
         smallest = np.exp(-np.where(terms.rates == 0, 0.0, np.abs(terms.rates) * width).sum(axis=1))
     bound = np.where(terms.coefficient > 0, terms.coefficient * smallest, terms.coefficient)
     lowest = np.bincount(terms.owner, weights=bound, minlength=len(terms.codes))
@@ -214,7 +214,7 @@ def _sample_box(coefficients: Values, rates: Values, low: Values, high: Values) 
     points = {1: 33, 2: 9, 3: 5}.get(len(moving), 3 if len(moving) < 7 else 2)
     decays = []
     for j in moving:
-        with np.errstate(invalid="ignore", under="ignore"):
+        with np.errstate(invalid="ignore"):
             distance = np.where(rates[:, j] > 0, np.linspace(1, 0, points)[:, None], np.linspace(0, 1, points)[:, None])
             exponent = np.abs(rates[:, j]) * (high[j] - low[j]) * distance
             decays.append(np.exp(-np.where((rates[:, j] == 0) | (distance == 0), 0.0, exponent)))

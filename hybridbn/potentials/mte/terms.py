@@ -18,11 +18,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TooWide
 from hybridbn.potentials.base import freeze
 from hybridbn.registry import LazyModule
-from hybridbn.variables import Codes, Values
+from hybridbn.variables import Codes, Values, slice_blocks
 
 scipy: LazyModule = LazyModule("scipy")  # networks are converted without it
 
@@ -38,7 +39,7 @@ def integrate_decay(rate: Values, width: Values) -> Values:
     ``width`` may be infinite; the integral is then ``1 / rate``, and infinite where the rate is zero.
     """
     rate, width = np.broadcast_arrays(rate, width)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore", under="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         product = np.asarray(rate * width)
         mean = np.where(product > 1e-300, -np.expm1(-product) / product, 1.0)
         return np.asarray(np.where(np.isinf(width), np.where(rate > 0, 1.0 / rate, np.inf), width * mean))
@@ -57,7 +58,7 @@ def integrate_powers(rate: Values, width: Values, order: int) -> Values:
     rate, width = np.broadcast_arrays(rate, width)
     result = np.empty((order + 1, *rate.shape))
     result[0] = integrate_decay(rate, width)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore", under="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         product = np.where(rate == 0, 0.0, rate * width)
         small = np.minimum(product, 1.0)
         for k in range(1, order + 1):
@@ -85,9 +86,8 @@ def integrate_segments(rate: Values, anchor: Values, low: Values, high: Values, 
     near = np.where(empty | ~np.isfinite(near), 0.0, near)
     with np.errstate(invalid="ignore"):
         width = np.where(empty, 0.0, high - low)
-    with np.errstate(under="ignore"):
-        weight = np.where(empty, 0.0, np.exp(np.where(empty | (rate == 0), 0.0, rate * (near - anchor))))
-        local = integrate_powers(np.abs(rate), width, order) * weight
+    weight = np.where(empty, 0.0, np.exp(np.where(empty | (rate == 0), 0.0, rate * (near - anchor))))
+    local = integrate_powers(np.abs(rate), width, order) * weight
     if order == 0:
         return local
     offset = near - center
@@ -130,8 +130,7 @@ def minimize_on_box(coefficients: Values, rates: Values, low: Values, high: Valu
         candidates = _stationary_points(coefficients, rates[:, 0], low[0], high[0])[:, None]
     else:
         candidates = _search_grid(coefficients, rates, anchors, low, high)
-    with np.errstate(under="ignore"):
-        values = np.exp(((candidates[:, None, :] - anchors) * rates).sum(axis=2)) @ coefficients
+    values = np.exp(((candidates[:, None, :] - anchors) * rates).sum(axis=2)) @ coefficients
     best = int(values.argmin())
     point[active] = candidates[best]
     return float(values[best]), point, float(values.max())
@@ -165,13 +164,12 @@ def _find_zeros(signs: Values, logs: Values, rates: Values, width: float) -> lis
     turning = _find_zeros(signs[1:], logs[1:] - logs[0] + np.log(steps), steps, width)
     points = [0.0, *turning, width]
     zeros = []
-    with np.errstate(under="ignore"):
-        values = [evaluate_scaled(t) for t in points]
-        for (a, va), (b, vb) in itertools.pairwise(zip(points, values, strict=True)):
-            if va == 0.0 and a > 0:
-                zeros.append(a)
-            elif va * vb < 0 and b > a:
-                zeros.append(float(scipy.optimize.brentq(evaluate_scaled, a, b, xtol=1e-15 * width, rtol=1e-14)))
+    values = [evaluate_scaled(t) for t in points]
+    for (a, va), (b, vb) in itertools.pairwise(zip(points, values, strict=True)):
+        if va == 0.0 and a > 0:
+            zeros.append(a)
+        elif va * vb < 0 and b > a:
+            zeros.append(float(scipy.optimize.brentq(evaluate_scaled, a, b, xtol=1e-15 * width, rtol=1e-14)))
     return zeros
 
 
@@ -188,15 +186,14 @@ def _search_grid(coefficients: Values, rates: Values, anchors: Values, low: Valu
         terms = coefficients * np.exp(((low + fraction * (high - low) - anchors) * rates).sum(axis=1))
         return float(terms.sum()), np.asarray(terms @ rates * (high - low))
 
-    with np.errstate(under="ignore"):
-        values = np.exp(np.einsum("gtj,tj->gt", grid[:, None, :] - anchors, rates)) @ coefficients
-        ends = [grid]
-        for start in np.argsort(values)[:6]:
-            fraction = (grid[start] - low) / (high - low)
-            search = scipy.optimize.minimize(
-                value_and_slope, fraction, jac=True, method="L-BFGS-B", bounds=[(0, 1)] * dimensions
-            )
-            ends.append((low + np.clip(search.x, 0, 1) * (high - low))[None])
+    values = np.exp(np.einsum("gtj,tj->gt", grid[:, None, :] - anchors, rates)) @ coefficients
+    ends = [grid]
+    for start in np.argsort(values)[:6]:
+        fraction = (grid[start] - low) / (high - low)
+        search = scipy.optimize.minimize(
+            value_and_slope, fraction, jac=True, method="L-BFGS-B", bounds=[(0, 1)] * dimensions
+        )
+        ends.append((low + np.clip(search.x, 0, 1) * (high - low))[None])
     return np.concatenate(ends)
 
 
@@ -207,6 +204,8 @@ ANY = -1
 
 _MOST = 20_000_000
 """A product has at most this many terms and a lookup table this many cells, so that they fit into memory."""
+_FEW = 12
+"""Up to this many cuts are compared with values one by one, which takes less time than a search."""
 _ROUNDING = 4e-15
 """A sum of two rates that is smaller than this share of them is their rounding error."""
 
@@ -292,17 +291,23 @@ class Terms:
             table[tuple(slice(a, b) for a, b in zip(first, last, strict=True))] = piece
         return freeze(table)
 
-    def find_cells(self, column: int, values: Values) -> Codes:
-        """Return the cell of each value along a continuous column, -1 outside all of them.
+    def find_cells(self, column: int, values: NDArray[Any]) -> Codes:
+        """Return the cell of each value along a column (discrete ones first), -1 outside all of them.
 
         Cells are [low, high). The last one is closed if it ends at the end of the domain, or if the domain is infinite.
         """
-        cuts = self.cuts[column]
+        j = column - len(self.sizes)
+        if j < 0:
+            return np.where((values >= 0) & (values < self.sizes[column]), values, -1).astype(np.intp)
+        cuts = self.cuts[j]
         if len(cuts) < 2:
             return np.full(np.shape(values), -1, dtype=np.intp)
         inner = cuts[1:-1]
-        cells = np.searchsorted(inner, values, side="right") if len(inner) > 12 else _count_cuts_below(inner, values)
-        closed = self.limits[column] in (np.inf, cuts[-1])
+        if len(inner) > _FEW:
+            cells: Codes = np.searchsorted(inner, values, side="right")
+        else:
+            cells = sum((values >= cut for cut in inner), np.zeros(np.shape(values), dtype=np.intp))
+        closed = self.limits[j] in (np.inf, cuts[-1])
         outside = (values < cuts[0]) | ((values > cuts[-1]) if closed else (values >= cuts[-1]))
         cells[outside] = -1
         return cells
@@ -392,13 +397,6 @@ def corner(rates: Values, low: Values, high: Values) -> Values:
     return np.where(rates > 0, high, np.where(rates < 0, low, 0.0))
 
 
-def _count_cuts_below(inner: Values, values: Values) -> Codes:
-    cells = np.zeros(np.shape(values), dtype=np.intp)
-    for cut in inner:
-        cells += values >= cut
-    return cells
-
-
 def _integrate_terms(terms: Terms, column: int) -> Values:
     """Return the integral of each term's exponential along a column of its piece; raise where it is infinite."""
     low, high = terms.low[terms.owner, column], terms.high[terms.owner, column]
@@ -439,8 +437,7 @@ def find_overlaps(left: Terms, right: Terms) -> tuple[Codes, Codes]:
     """Return the pairs of pieces that overlap, as two arrays of piece numbers."""
     size = max(1, 4_000_000 // max(len(right.codes) * max(left.low.shape[1] + len(left.sizes), 1), 1))
     overlaps = []
-    for start in range(0, len(left.codes), size):
-        block = slice(start, start + size)
+    for block in slice_blocks(len(left.codes), size):
         overlap = np.ones((len(left.codes[block]), len(right.codes)), dtype=bool)
         for j in range(len(left.sizes)):
             a, b = left.codes[block, j, None], right.codes[None, :, j]
@@ -449,7 +446,7 @@ def find_overlaps(left: Terms, right: Terms) -> tuple[Codes, Codes]:
             overlap &= np.maximum(left.low[block, j, None], right.low[None, :, j]) < np.minimum(
                 left.high[block, j, None], right.high[None, :, j]
             )
-        overlaps.append(np.add(np.nonzero(overlap), [[start], [0]]))
+        overlaps.append(np.add(np.nonzero(overlap), [[block.start], [0]]))
     left_pieces, right_pieces = np.concatenate([np.empty((2, 0), dtype=np.intp), *overlaps], axis=1)
     return left_pieces, right_pieces
 
@@ -491,8 +488,7 @@ def shift_factor(rates: Values, point: Values, anchors: Values) -> Values:
     """Return the factor that moves terms from their anchors to points; at most 1, as terms are largest at their
     anchors.
     """
-    with np.errstate(under="ignore"):
-        return np.asarray(np.exp((rates * np.where(rates == 0, 0.0, point - anchors)).sum(axis=1)))
+    return np.asarray(np.exp((rates * np.where(rates == 0, 0.0, point - anchors)).sum(axis=1)))
 
 
 def integrate_out(terms: Terms, column: int) -> Terms:
@@ -547,7 +543,7 @@ def fix_column(terms: Terms, column: int, value: float) -> Terms:
     """Fix a column at a value, or a discrete one (these come first) at a code; the column is dropped."""
     first, last = terms.spans
     j = column - len(terms.sizes)
-    cell = int(value) if j < 0 else int(terms.find_cells(j, np.array([value]))[0])
+    cell = int(terms.find_cells(column, np.array([value]))[0])
     pieces = np.flatnonzero((first[:, column] <= cell) & (cell < last[:, column])) if cell >= 0 else first[:0, 0]
     held = terms.select_pieces(pieces)
     if j < 0:
