@@ -22,12 +22,12 @@ from hybridbn.inference.axes import CellAxis, PriorReach, StateAxis
 from hybridbn.inference.elimination.compilers import choose_order, compile_program
 from hybridbn.inference.elimination.factors import FactorSource, LikelihoodSource, PotentialSource, WeightSource
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_drawing_order
-from hybridbn.inference.elimination.program import Factor, Program, sum_logs
+from hybridbn.inference.elimination.program import Factor, Program
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.inference.relevance import ENTRY_BYTES, Cached, Snapshot, ancestors, find_requisite, status_of
 from hybridbn.network import Network
-from hybridbn.potentials.base import Components, Potential
+from hybridbn.potentials.base import Components, Potential, sum_logs
 from hybridbn.variables import Continuous, Discrete, Values
 
 if TYPE_CHECKING:

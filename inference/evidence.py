@@ -23,7 +23,7 @@ from hybridbn.errors import HybridBNError, NetworkError, TableError
 from hybridbn.network import Network
 from hybridbn.network_description import find_factors
 from hybridbn.potentials import PointMass
-from hybridbn.potentials.base import freeze
+from hybridbn.potentials.base import freeze, take_logs
 from hybridbn.unit_texts import PatternFinder
 from hybridbn.units import count_one_day, is_time_like
 from hybridbn.variables import (
@@ -321,10 +321,9 @@ class Finding:
         """Return the log likelihood (rows,) of one value in each row, observed values left aside."""
         nothing = -1 if isinstance(self.variable, Discrete) else np.nan
         soft, rows = replace(self, values=np.full_like(self.values, nothing)), np.arange(len(values))
-        with np.errstate(divide="ignore"):
-            if isinstance(self.variable, Discrete):
-                return np.asarray(np.log(soft.weights(np.arange(len(self.variable)))[values, rows]))
-            logs: Values = np.log(soft.weights(values[None])[0])
+        if isinstance(self.variable, Discrete):
+            return take_logs(soft.weights(np.arange(len(self.variable)))[values, rows])
+        logs: Values = take_logs(soft.weights(values[None])[0])
         reach = self.reach
         return logs if reach is None else np.where((values >= reach[0]) & (values <= reach[1]), logs, -np.inf)
 

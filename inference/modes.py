@@ -36,7 +36,7 @@ from hybridbn.inference.axes import (
 )
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence, Finding
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials.base import Potential, take_logs
 from hybridbn.potentials.mode_search import (
     SMALLEST_JUMP,
     LogFunctions,
@@ -697,8 +697,7 @@ def _logs_of_evidence(finding: Finding, row: int) -> LogFunctions:
     own = finding.take(slice(row, row + 1))
 
     def logs(points: Values, _: NDArray[np.intp]) -> Values:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(own.weights(points.reshape(-1, 1)).reshape(points.shape)))
+        return take_logs(own.weights(points.reshape(-1, 1)).reshape(points.shape))
 
     return logs
 

@@ -36,10 +36,10 @@ from hybridbn.inference.compilation import Problem
 from hybridbn.inference.elimination.compilers import TooManyCells
 from hybridbn.inference.elimination.factors import FactorSource, LikelihoodSource, PotentialSource, WeightSource
 from hybridbn.inference.elimination.ordering import EliminationOrder, choose_cut, find_order
-from hybridbn.inference.elimination.program import align, sum_logs
+from hybridbn.inference.elimination.program import align
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.gaussian_component import GaussianComponent
-from hybridbn.potentials.base import Potential, draw_codes
+from hybridbn.potentials.base import Potential, draw_codes, sum_logs
 from hybridbn.variables import Discrete, Values
 
 Draw: TypeAlias = Callable[[Values, Mapping[str, NDArray[Any]]], tuple[NDArray[Any], Values]]

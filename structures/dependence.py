@@ -31,7 +31,7 @@ from hybridbn.structures.arcs import Knowledge, Limits
 from hybridbn.structures.building import builder
 from hybridbn.structures.training_data import TrainingData, check_threshold, fit_network, read_data_without_target
 from hybridbn.tables import Table
-from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
+from hybridbn.variables import Codes, Discrete, Values, Variable, shorten, slice_blocks
 
 Pair: TypeAlias = tuple[str, str]
 """Two columns in the order of their names."""
@@ -291,8 +291,7 @@ def _sum_pairs(table: Table, first: int, variables: Sequence[Variable], centers:
     products (4, variables, variables).
     """
     result, weights = np.zeros((4, len(variables), len(variables))), table.weights
-    for start in range(0, len(weights), _ROWS):
-        part = slice(start, start + _ROWS)
+    for part in slice_blocks(len(weights), _ROWS):
         block = np.stack([table.coded(variable)[part] for variable in variables], axis=1)
         observed = ~np.isnan(block)
         block = np.where(observed, (block - centers) / scales, 0.0)

@@ -54,7 +54,7 @@ from hybridbn.structures.mixture_statistics import (
 )
 from hybridbn.structures.training_data import TrainingData, read_data_without_target
 from hybridbn.tables import Table
-from hybridbn.variables import Codes, Discrete, Values, find_unused_name, shorten
+from hybridbn.variables import Codes, Discrete, Values, find_unused_name, shorten, slice_blocks
 
 Criterion = Literal["held_out", "bic"]
 
@@ -639,8 +639,7 @@ def _read_statistics(
     """Yield the statistics of the rows of a table, a few thousand at a time; see `MixtureStatistics.join_numbers`."""
     cells, states = _read_cells(TrainingData(table, roles, None))
     weights = table.weights
-    for start in range(0, len(weights), PART_ROWS):
-        part = slice(start, start + PART_ROWS)
+    for part in slice_blocks(len(weights), PART_ROWS):
         statistics = compute_statistics([own[part] for own in cells], states, weights[part], measures)
         yield statistics.join_numbers(joint, covariance, factors)
 

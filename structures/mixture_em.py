@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.fitting.base import effective_size
+from hybridbn.potentials.base import sum_logs
 from hybridbn.structures.mixture_statistics import (
     PRIOR_ROWS,
     Cells,
@@ -29,7 +30,7 @@ from hybridbn.structures.mixture_statistics import (
     NormalParameters,
     NormalSums,
 )
-from hybridbn.variables import Values
+from hybridbn.variables import Values, slice_blocks
 
 PRIOR_VARIANCE = 1e-4
 """The prior variance relative to that of the column; it keeps components from shrinking to a point."""
@@ -224,8 +225,7 @@ def continue_fits(
 def _split_fits(data: MixtureStatistics, components: int, fits: int) -> Iterator[slice]:
     """Yield those of the fits that are made together."""
     step = max(1, TOGETHER // (components * max(len(data), len(data.shares))))
-    for first in range(0, fits, step):
-        yield slice(first, first + step)
+    return slice_blocks(fits, step)
 
 
 class MixtureParameters(NamedTuple):
@@ -527,7 +527,7 @@ class RowKernels:
         array([-3.724])
         """
         rows, size = len(cells.numbers), max(1, PAIRS // len(self.weights))
-        parts = [_add_logs(self._weigh(cells.take(slice(start, start + size)))) for start in range(0, rows, size)]
+        parts = [sum_logs(self._weigh(cells.take(part)), (1,)) for part in slice_blocks(rows, size)]
         logs = np.concatenate([np.empty(0), *parts]) - math.log(self.weights.sum())
         return np.logaddexp(math.log(self.share) + logs, math.log1p(-self.share) + components)
 
@@ -536,7 +536,7 @@ class RowKernels:
         logs = self._weigh(self.centers.take(rows))
         logs[np.arange(len(rows)), rows] = -np.inf
         logs += (math.log(self.share) - np.log(self.weights.sum() - self.weights[rows]))[:, None]
-        totals = np.logaddexp(_add_logs(logs), math.log1p(-self.share) + components)
+        totals = np.logaddexp(sum_logs(logs, (1,)), math.log1p(-self.share) + components)
         logs -= totals[:, None]
         return totals, np.exp(logs, out=logs)
 
@@ -653,9 +653,3 @@ def score_kernels(
         if part == 0 and not weights[test] @ (result[test] - others[test]) > 0:
             return None
     return result
-
-
-def _add_logs(logs: Values) -> Values:
-    """Return the log of the sum of each row."""
-    top = logs.max(axis=1)
-    return np.asarray(top + np.log(np.exp(logs - top[:, None]).sum(axis=1)))

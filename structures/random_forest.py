@@ -27,7 +27,7 @@ from hybridbn.potentials import Multinomial, Potential
 from hybridbn.structures.building import Built, builder, name_hidden_node
 from hybridbn.structures.heldout import predict_held_out_classes
 from hybridbn.structures.training_data import COARSE, TrainingData, read_data_with_class
-from hybridbn.variables import Codes, Discrete, Values, Variable, find_observed, find_unused_name
+from hybridbn.variables import Codes, Discrete, Values, Variable, find_observed, find_unused_name, slice_blocks
 
 INTERVALS = 64
 """The number of intervals of a column of numbers, between which tests cut."""
@@ -263,12 +263,11 @@ class _ClassForest:
         count, classes = len(self.classes), len(self.target)
         tables = [self._tabulate(forest, strength) for strength in STRENGTHS]
         told = np.zeros((len(STRENGTHS), count, classes))
-        for start in range(0, count, BLOCK):
-            part = slice(start, min(start + BLOCK, count))
-            leaf = np.empty((len(forest.roots), part.stop - start), dtype=np.intp)
+        for part in slice_blocks(count, BLOCK):
+            leaf = np.empty((len(forest.roots), part.stop - part.start), dtype=np.intp)
             for copy in range(len(features) // count):
                 own = np.flatnonzero(copies == copy)
-                leaf[own] = forest.find_leaves(features[copy * count + start : copy * count + part.stop], own)
+                leaf[own] = forest.find_leaves(features[copy * count + part.start : copy * count + part.stop], own)
             away = unseen[:, part]
             # a row that all trees have seen gets the mean of none, and the shares of the classes below
             times = np.maximum(away.sum(axis=0), 1)[:, None]

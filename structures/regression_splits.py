@@ -29,7 +29,7 @@ from hybridbn.fitting.trees import (
     grow,
 )
 from hybridbn.tables import Table
-from hybridbn.variables import Codes, Discrete, Values, Variable
+from hybridbn.variables import Codes, Discrete, Values, Variable, slice_blocks
 
 LEAST_VARIANCE = 1e-18
 """The least variance of the residuals, relative to the target's."""
@@ -130,8 +130,7 @@ class RegressionBatch(LocatedRows):
         columns = self.rows.numbers.shape[1] + 2
         moments = np.zeros((len(samples), columns, columns))
         for own, sample in zip(moments, samples, strict=True):
-            for first in range(0, len(sample.rows), _ROWS):
-                part = slice(first, first + _ROWS)
+            for part in slice_blocks(len(sample.rows), _ROWS):
                 own += moments_of(self._take_full(sample.rows[part]), sample.weights[part])
         return moments
 
@@ -357,8 +356,7 @@ class PenalizedSquares:
         first, second = np.triu_indices(width)
         block = max(1, _NUMBERS // (4 * width * width))
         ridge = np.full(width - 2, growth.ridge)
-        for start in range(0, len(places), block):
-            part = slice(start, start + block)
+        for part in slice_blocks(len(places), block):
             owners = chosen[places[part]]
             upto = sums[owners, codes[part]]
             low = np.empty((len(owners), width, width))

@@ -34,7 +34,7 @@ from hybridbn.network import Network
 from hybridbn.potentials import Atoms, LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.tables.formats.files import encode_text, write_network_text
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten, slice_blocks
 
 _STATE_TYPES = (str, int, float, bool)
 _READABLE = (
@@ -573,8 +573,7 @@ def _compute_masses(potential: Potential, given: Mapping[str, NDArray[Any]], chi
     """
     rows = len(next(iter(given.values()))) if given else 1
     result = np.empty((rows, len(child)))
-    for start in range(0, rows, _ROWS):
-        block = slice(start, start + _ROWS)
+    for block in slice_blocks(rows, _ROWS):
         some = {name: values[block] for name, values in given.items()}
         result[block] = _compute_block(potential, some, child)
     result /= result.sum(axis=1, keepdims=True)

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from hybridbn.inference.elimination.ordering import EliminationOrder
-from hybridbn.potentials.base import take_logs
+from hybridbn.potentials.base import sum_logs
 from hybridbn.variables import Values
 
 ROWS = "Z"
@@ -267,17 +267,6 @@ def _apply_in_logs(step: ProgramStep, slots: Sequence[Values | None], combine: s
         return np.asarray(np.max(total, axis=over))
     # tables may be large, so a sum is overwritten; an input must not be
     return sum_logs(total, over, out=total if len(operands) > 1 else None)
-
-
-def sum_logs(logs: Values, over: tuple[int, ...], out: Values | None = None) -> Values:
-    """Return the logarithms of sums over some dimensions, from logarithms, which `out` may overwrite."""
-    if not over:
-        return np.asarray(logs)
-    peak = np.max(logs, axis=over, keepdims=True)
-    peak = np.where(np.isfinite(peak), peak, 0.0)
-    scaled = np.subtract(logs, peak, out=out)
-    np.exp(scaled, out=scaled)
-    return np.asarray(take_logs(np.sum(scaled, axis=over)) + np.squeeze(peak, over))
 
 
 ENOUGH = 4096

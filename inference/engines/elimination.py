@@ -540,8 +540,7 @@ class _Conditioned(PointwiseMarginal):
                 [part.error[None], *(table.reshape(-1, len(part.rows)) for table in part.tables)]
             )
         if finding is not None and finding.weighted:
-            with np.errstate(divide="ignore"):
-                logs += np.log(finding.weights(points.reshape(1, -1))[0])
+            logs += take_logs(finding.weights(points.reshape(1, -1))[0])
         self.evaluated.append((points.ravel(), numbers))
         return logs.reshape(points.shape)
 

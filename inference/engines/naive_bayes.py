@@ -25,7 +25,7 @@ from hybridbn.inference.solutions import AnyNetwork
 from hybridbn.jobs import run_in_threads
 from hybridbn.options import Options
 from hybridbn.potentials.base import take_logs
-from hybridbn.variables import Discrete, Values
+from hybridbn.variables import Discrete, Values, slice_blocks
 
 if TYPE_CHECKING:
     from hybridbn.inference.posteriors.continuous import Density
@@ -78,8 +78,7 @@ class NaiveBayesTables:
         scores = np.empty((classes, rows))
         tables = [(codes[name], table) for name, table in self._padded.items() if name in codes]
         step = max(_SCORES // classes, 1)
-        for start in range(0, rows, step):
-            part = slice(start, start + step)
+        for part in slice_blocks(rows, step):
             # the classes of a row stand together, so that they are looked up together
             block = np.repeat(self.prior[None], len(range(rows)[part]), axis=0)
             for column, table in tables:
@@ -224,8 +223,7 @@ class _LogTerms:
         sums = self._prior[:, leaf]
         block = max(_TERMS // max(len(codes), 1), 1)
         logs = self._logs.reshape(len(sums), -1)
-        for start in range(0, len(row) if codes else 0, block):
-            part = slice(start, start + block)
+        for part in slice_blocks(len(row) if codes else 0, block):
             own, first = row[part], leaf[part] * self._width
             positions = np.empty((len(codes), len(own)), np.intp)
             for line, column, size, begin in zip(positions, codes, self._sizes, self._starts, strict=True):
