@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import FormatError, TableError
 from hybridbn.registry import LazyModule, Registered, Registry
 from hybridbn.tables import Table
-from hybridbn.tables.cells import EXACT_INTEGERS, Cells, UnsupportedType, decode_states, reword_errors
+from hybridbn.tables.cells import Cells, UnsupportedType, as_plain, decode_states, reword_errors
 from hybridbn.tables.formats.dialects import PLAIN, Dialect
 from hybridbn.tables.formats.files import StoredFile, is_packed, open_unpacked
 from hybridbn.tables.formats.row_encoding import decode_rows, encode_rows, kind_of_types
@@ -519,24 +519,15 @@ def cell_values(table: Table, name: str) -> list[Any]:
         return list(decode_states(cells, object, None).tolist())
     if cells.unit is not None:
         return list(table.raw(name))
-    if not cells.integer:
-        return _insert_none(cells.array, cells.missing)
-    numbers = np.where(cells.missing, 0.0, cells.array)
-    if (np.abs(numbers) < EXACT_INTEGERS).all() and (numbers == np.rint(numbers)).all():
-        return _insert_none(numbers.astype(np.int64), cells.missing)
+    form, values, missing = as_plain(cells)
+    if not cells.integer or form == "integer":
+        return list(np.where(missing, None, values).tolist())
     return [None if value is None else int(value) if value == int(value) else float(value) for value in table.raw(name)]
 
 
 def list_columns(table: Table, names: Iterable[str]) -> dict[str, list[Any]]:
     """Return columns as lists of what `cell_values` makes of them."""
     return {name: cell_values(table, name) for name in names}
-
-
-def _insert_none(array: NDArray[Any], missing: NDArray[np.bool_]) -> list[Any]:
-    values: list[Any] = array.tolist()
-    for row in np.flatnonzero(missing).tolist():
-        values[row] = None
-    return values
 
 
 # -- formats ----------------------------------------------------------------------------------------------------------
