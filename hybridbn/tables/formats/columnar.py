@@ -66,6 +66,7 @@ _KEY = b"hybridbn"
 _MOST_METADATA = 1 << 28
 _GROUP = 1 << 20
 _GROUP_BYTES = 1 << 26
+_BATCH = 1 << 16
 
 
 class _Columnar(FileFormat):
@@ -121,8 +122,8 @@ class _Columnar(FileFormat):
         return ArrowWriter(fields, counter, origin, self)
 
     @abstractmethod
-    def join(self, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
-        """Write parts into one file."""
+    def join(self, schema: Any, tables: Iterable[Any], file: IO[bytes]) -> None:
+        """Write Arrow tables into one file."""
 
     def write(self, table: Table, file: IO[bytes], suffix: str) -> None:  # type: ignore[override]
         """Write a table, and note what its columns are."""
@@ -141,13 +142,10 @@ class _Columnar(FileFormat):
                 **(arrow_table.schema.metadata or {}),
                 _KEY: json.dumps({"version": 1, "columns": notes}).encode(),
             }
-            self._write(arrow_table.replace_schema_metadata(metadata), file)
+            noted = arrow_table.replace_schema_metadata(metadata)
+            self.join(noted.schema, [noted], file)
         except (pyarrow.ArrowException, UnicodeEncodeError) as error:
             raise FormatError(f"this table can't be written as {suffix}: {error}") from error
-
-    @abstractmethod
-    def _write(self, table: Any, file: IO[bytes]) -> None:
-        """Write an Arrow table."""
 
 
 class Parquet(_Columnar):
@@ -193,14 +191,11 @@ class Parquet(_Columnar):
         groups = list(range(file.num_row_groups)) if part is None else list(part)
         yield from file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False)
 
-    def join(self, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
-        """Write the parts in row groups that are not too small."""
+    def join(self, schema: Any, tables: Iterable[Any], file: IO[bytes]) -> None:
+        """Write the tables in row groups that are not too small."""
         with parquet.ParquetWriter(file, schema) as out:
-            for table in _group_parts(parts):
-                out.write_table(table, row_group_size=max(table.num_rows, 1))
-
-    def _write(self, table: Any, file: IO[bytes]) -> None:
-        parquet.write_table(table, file)
+            for table in _group_tables(tables):
+                out.write_table(table, table.num_rows if 0 < table.num_rows < 2 * _GROUP else None)
 
 
 class Feather(_Columnar):
@@ -227,14 +222,11 @@ class Feather(_Columnar):
             for start in range(0, max(whole.num_rows, 1), rows):
                 yield whole.slice(start, rows)
 
-    def join(self, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
-        """Write the batches of all parts."""
-        with pyarrow.ipc.new_file(file, schema, options=_compression()) as out:
-            for table in _read_parts(parts):
-                out.write_table(table)
-
-    def _write(self, table: Any, file: IO[bytes]) -> None:
-        feather.write_feather(table, file)
+    def join(self, schema: Any, tables: Iterable[Any], file: IO[bytes]) -> None:
+        """Write the batches of all tables, large ones in pieces."""
+        with pyarrow.ipc.new_file(file, schema, options=_ipc_options()) as out:
+            for table in tables:
+                out.write_table(table, _BATCH)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -453,20 +445,8 @@ class ArrowBlock(TableBlock):
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as Python values."""
-        columns = {name: _list_values(name, self.table.column(name)) for name in names}
-        return {
-            name: [None if value is None or value != value else value for value in values]
-            for name, values in columns.items()
-        }
-
-
-def _list_values(name: str, column: Any) -> list[Any]:
-    try:
-        return list(column.to_pylist())
-    except (ValueError, OverflowError) as error:  # Python's dates end with the year 9999
-        raise TableError(
-            f"column {name!r}: a value that has no text: {error}; cast it, or leave the column out"
-        ) from None
+        sources = {name: ColumnSource("arrow", self.table.column(name)) for name in names}
+        return {name: Column(name, None, None, source).raw().tolist() for name, source in sources.items()}
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -543,17 +523,18 @@ class ArrowWriter(FileWriter):
 
     def _write_bytes(self, table: Any) -> bytes:
         sink = io.BytesIO()
-        with pyarrow.ipc.new_file(sink, table.schema, options=_compression()) as file:
+        with pyarrow.ipc.new_file(sink, table.schema, options=_ipc_options()) as file:
             file.write_table(table)
         return sink.getvalue()
 
     def join(self, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write the whole file."""
-        self.form.join(self.schema, parts, file)
+        self.form.join(self.schema, _read_parts(parts), file)
 
 
-def _compression() -> Any:
-    return pyarrow.ipc.IpcWriteOptions(compression="lz4" if pyarrow.Codec.is_available("lz4") else None)
+def _ipc_options() -> Any:
+    compression = "lz4" if pyarrow.Codec.is_available("lz4") else None
+    return pyarrow.ipc.IpcWriteOptions(compression=compression, unify_dictionaries=True, allow_64bit=True)
 
 
 def _read_parts(parts: Iterable[bytes]) -> Iterator[Any]:
@@ -563,10 +544,10 @@ def _read_parts(parts: Iterable[bytes]) -> Iterator[Any]:
             yield validate(opened.read_all())
 
 
-def _group_parts(parts: Iterable[bytes]) -> Iterator[Any]:
-    """Give tables of many parts each: row groups that are not too small."""
+def _group_tables(tables: Iterable[Any]) -> Iterator[Any]:
+    """Give tables of many others each: row groups that are not too small."""
     held: list[Any] = []
-    for table in _read_parts(parts):
+    for table in tables:
         held.append(table)
         if sum(t.num_rows for t in held) >= _GROUP or sum(t.nbytes for t in held) >= _GROUP_BYTES:
             yield pyarrow.concat_tables(held)
