@@ -35,8 +35,8 @@ from hybridbn.tables.formats.text_blocks import (
     RecordChunk,
     TextSource,
     make_line_splitter,
+    plain_text,
     shift_lines_in_errors,
-    spell_duration,
 )
 from hybridbn.tables.formats.typed_columns import WantedColumns, type_objects
 from hybridbn.variables import shorten
@@ -221,11 +221,7 @@ def convert_for_database(value: Any, own: tuple[type, ...]) -> Any:
     """
     if value is None or isinstance(value, own):
         return value
-    if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    if isinstance(value, datetime.timedelta):
-        return spell_duration(value)
-    return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
+    return value.isoformat(" ") if isinstance(value, datetime.datetime) else plain_text(value)
 
 
 def parse_duckdb_query(query: str) -> Any:

@@ -402,7 +402,7 @@ _SPELLINGS: tuple[tuple[Any, Callable[[Any], str]], ...] = (
     ((datetime.date, datetime.time), lambda value: str(value.isoformat())),
     (datetime.timedelta, spell_duration),
     (float, lambda value: repr(float(value))),
-    ((dict, list), lambda value: json.dumps(value, ensure_ascii=False)),
+    ((dict, list), lambda value: json.dumps(value, ensure_ascii=False, default=str)),
     (bytes, bytes.hex),
 )
 """How values of some types are written; the first one counts."""
