@@ -44,6 +44,7 @@ REST = "(other)"
 """The state that stands for all rare ones of a column that has too many."""
 EXACT_INTEGERS = 2.0**53
 """Floats represent all integers below this one exactly, and round larger ones."""
+_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,7 +193,11 @@ def _translate_codes(codes: NDArray[Any], positions: Sequence[int] | NDArray[np.
     # code -1 looks up the last entry of the table
     table = np.full(len(positions) + 1, -1, dtype=codes.dtype if fits else np.intp)
     table[:-1] = positions
-    return table.take(codes) if codes.dtype == np.intp else table[codes]
+    if codes.dtype == np.intp:
+        return table.take(codes)
+    # a block at a time, as a whole column of indices takes eight bytes a row
+    starts = range(0, max(len(codes), 1), _BLOCK)
+    return np.concatenate([table.take(codes[start : start + _BLOCK]) for start in starts])
 
 
 def _convert_whole_numbers(name: str, states: list[Any]) -> list[Any]:

@@ -507,47 +507,24 @@ def read_coded_columns(file: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
     file : ParquetFile, which gives the columns of text as dictionaries
     kinds : mapping from column to the Arrow type that it has in the file
     """
-    columns = {name: _CodedColumn(file.metadata.num_rows) for name in kinds}
-    for start, batch in number_rows(map(validate, file.iter_batches(_BATCH, columns=list(kinds), use_threads=False))):
-        for name, column in columns.items():
-            column.add(start, batch.column(name))
-    return {name: columns[name].finish(kind) for name, kind in kinds.items()}
+    coders: dict[str, StateCoder] = {name: StateCoder() for name in kinds}
+    codes: dict[str, list[NDArray[Any]]] = {name: [np.empty(0, np.int8)] for name in kinds}
+    for batch in map(validate, file.iter_batches(_BATCH, columns=list(kinds), use_threads=False)):
+        for name, coder in coders.items():
+            codes[name].append(coder.encode(batch.column(name)))
+    return {
+        name: _make_dictionary(np.concatenate(codes.pop(name)), list(coder.states), kinds[name])
+        for name, coder in coders.items()
+    }
 
 
-class _CodedColumn:
-    """The codes of the rows so far, in the order in which their values came first."""
-
-    def __init__(self, rows: int) -> None:
-        self._codes: NDArray[Any] = np.empty(rows, np.int8)
-        self._coder = StateCoder()
-
-    def add(self, start: int, column: Any) -> None:
-        """Code a batch, whose first row has this number."""
-        codes = self._coder.encode(column)
-        if codes.dtype.itemsize > self._codes.itemsize:
-            self._codes = self._codes.astype(codes.dtype)
-        self._codes[start : start + len(codes)] = codes
-
-    def finish(self, kind: Any) -> Any:
-        """Return the column as an Arrow column."""
-        states, ordered = list(self._coder.states), False
-        if pyarrow.types.is_dictionary(kind):
-            ordered, kind = kind.ordered, kind.value_type
-        else:
-            states.sort()
-            place = {state: code for code, state in enumerate(states)}
-            self._recode([*map(place.__getitem__, self._coder.states), -1])
-        missing = self._codes < 0
-        codes = pyarrow.array(self._codes, mask=missing if missing.any() else None)
-        states = pyarrow.array(states, kind)
-        return pyarrow.chunked_array([pyarrow.DictionaryArray.from_arrays(codes, states, ordered=ordered)])
-
-    def _recode(self, positions: Sequence[int]) -> None:
-        """Replace the codes by others, a block at a time: a whole column of indices would take eight bytes a row."""
-        table = np.array(positions, self._codes.dtype)
-        for start in range(0, len(self._codes), _BATCH):
-            block = self._codes[start : start + _BATCH]
-            block[:] = table[block]
+def _make_dictionary(codes: NDArray[Any], states: list[Any], kind: Any) -> Any:
+    """Return codes of states, which have an Arrow type or are those of a dictionary, as an Arrow column."""
+    missing = codes < 0
+    indices = pyarrow.array(codes, mask=missing if missing.any() else None)
+    ordered = pyarrow.types.is_dictionary(kind) and kind.ordered
+    dictionary = pyarrow.array(states, decode_type(kind))
+    return pyarrow.chunked_array([pyarrow.DictionaryArray.from_arrays(indices, dictionary, ordered=ordered)])
 
 
 class StateCoder:
