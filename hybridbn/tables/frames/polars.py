@@ -50,15 +50,13 @@ class PolarsColumns(ColumnAdapter):
         dtype = values.dtype
         if dtype == polars.Boolean:
             return label_codes(name, values.cast(polars.Int8).fill_null(-1).to_numpy(), (False, True), declared=True)
-        if isinstance(dtype, polars.Enum):
-            codes = values.to_physical().cast(polars.Int64).fill_null(-1).to_numpy()
-            return label_codes(name, codes, dtype.categories.to_list(), declared=True)
-        if dtype in (polars.String, polars.Categorical):
-            text = values.cast(polars.String)
+        declared = isinstance(dtype, polars.Enum)
+        if declared or dtype in (polars.String, polars.Categorical):
+            text = values if declared else values.cast(polars.String)
             # polars shares the levels of a Categorical between unrelated columns, so the states are those that occur.
-            states = text.drop_nulls().unique().sort()
+            states = dtype.categories if declared else text.drop_nulls().unique().sort()
             codes = text.cast(polars.Enum(states)).to_physical().cast(polars.Int64).fill_null(-1).to_numpy()
-            return label_codes(name, codes, states.to_list())
+            return label_codes(name, codes, states.to_list(), declared=declared)
         if dtype.is_integer() and kind == "discrete":
             states = values.drop_nulls().unique().sort()
             codes = states.search_sorted(values).cast(polars.Int64)
