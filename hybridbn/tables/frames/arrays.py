@@ -108,11 +108,8 @@ class ArrayColumns(ColumnAdapter):
         form, values, missing = as_plain(cells)
         if form in {"text", "category"}:
             return decode_states(cells, object, None)
-        if form in {"integer", "bool"} and missing.any():
-            array = values.astype(object)
-            array[missing] = None
-            return array
-        return values.copy()
+        has_holes = form in {"integer", "bool"} and missing.any()
+        return np.where(missing, np.array(None), values) if has_holes else values.copy()
 
     def read_moments(self, values: Any) -> TimeValues | None:
         return TimeValues(values) if getattr(values, "dtype", np.dtype(object)).kind in "mM" else None
@@ -281,14 +278,13 @@ class Mappings(FrameAdapter):
         return {**frame.data, **self.build(list(columns.values()), frame), **added}
 
 
-class Records(Mappings):
-    """Iterables of mappings from names to values; a cell is missing where a record has no value of that name."""
+class Records(FrameAdapter):
+    """Iterables of mappings from names to values; a cell is missing where a record has no value of that name.
+
+    No type alone decides: what is iterable may be a frame of another kind.
+    """
 
     kind = "records"
-
-    def owns(self, data: Any) -> bool:
-        """Return that no type alone decides: what is iterable may be a frame of another kind."""
-        return False
 
     def open(self, data: Any) -> Frame:
         records = list(data)
@@ -297,11 +293,11 @@ class Records(Mappings):
             if not isinstance(record, Mapping):
                 raise TableError(f"row {row} is a {type(record).__name__}, not a record such as {{'x': 1.5, 'c': 'a'}}")
             names.update(dict.fromkeys(record))
-        opened = super().open({name: [record.get(name) for record in records] for name in names})
+        opened = frame_adapter("dict").open({name: [record.get(name) for record in records] for name in names})
         return Frame(self.kind, opened.columns, len(records), data=records, given=opened.given)
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
-        values = [array.tolist() for array in super().build(columns, like).values()]
+        values = [array.tolist() for array in frame_adapter("dict").build(columns, like).values()]
         names = like.rename(column.name for column in columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
