@@ -120,7 +120,7 @@ class FileFragment(Fragment):
         first = (self.number << FILE_BITS) + self.start
         held = [name for name in columns if name not in self.constants] or list(self.types)[:1]
         source = self.open()
-        if self.state is not None and source.state() != self.state:
+        if self.state is not None and source.state != self.state:
             raise TableError(f"{source.shown} was changed while it was scanned; scan it again")
         with name_file_in_errors(source.shown), shift_lines_in_errors(-1, self.start, "row"):
             refuse_absent_columns(held, source)
@@ -261,7 +261,7 @@ class FileTable(Source):
                 if rows is None or (start < source.span.stop and start + rows > source.span.start):
                     shown = source.shown if len(self._sources) > 1 else ""
                     yield FileFragment(
-                        open_one, number, start, rows, part, constants, self._types, self._kinds, source.state(), shown
+                        open_one, number, start, rows, part, constants, self._types, self._kinds, source.state, shown
                     )
 
     def _refuse_other_columns(self, source: TableSource, constants: Mapping[str, Any]) -> None:

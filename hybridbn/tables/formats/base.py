@@ -151,6 +151,8 @@ class TableSource(ABC):
         Columns that are not read.
     marks : mapping from column to sequence of str
         What marks missing cells of it; whoever asks for cells blanks them.
+    state : tuple, optional
+        What the content was known by in the beginning, which changes with it.
     """
 
     shown: str
@@ -168,6 +170,7 @@ class TableSource(ABC):
     numbers: Sequence[str] = ()
     leave: Collection[str] = ()
     marks: Mapping[str, Sequence[str]] = {}
+    state: tuple[Any, ...] | None = None
     first_rows: int = 1 << 17
     """The types of columns are told by so many rows at a time."""
 
@@ -182,10 +185,6 @@ class TableSource(ABC):
     def is_unchanged(self) -> bool:
         """Tell whether the content is still that of the beginning, as far as that can be told."""
         return True
-
-    def state(self) -> tuple[Any, ...] | None:
-        """Return what the content was known by in the beginning, which changes with it; None where that is nothing."""
-        return None
 
     @property
     def notes(self) -> Mapping[str, Mapping[str, Any]]:
@@ -333,7 +332,7 @@ class FileSource(TableSource):
     def __init__(self, file: Path | StoredFile, shown: str) -> None:
         self.file: StoredFile = StoredFile.of(file)
         self.shown = shown
-        self._state = self.file.state()
+        self.state: tuple[Any, ...] | None = self.file.state()
 
     def digest(self) -> str:
         """Return a hash of the file."""
@@ -342,11 +341,7 @@ class FileSource(TableSource):
 
     def is_unchanged(self) -> bool:
         """Tell whether the file is the same as in the beginning."""
-        return self.file.state() == self._state
-
-    def state(self) -> tuple[Any, ...]:
-        """Return what changes when the file is changed, as it was in the beginning."""
-        return self._state
+        return self.file.state() == self.state
 
 
 class WholeSource(FileSource):
@@ -521,7 +516,7 @@ def cell_values(table: Table, name: str) -> list[Any]:
         return list(table.raw(name))
     form, values, missing = as_plain(cells)
     if not cells.integer or form == "integer":
-        return list(np.where(missing, None, values).tolist())
+        return list(np.where(missing, np.array(None), values).tolist())
     return [None if value is None else int(value) if value == int(value) else float(value) for value in table.raw(name)]
 
 
