@@ -286,11 +286,13 @@ class Rows(ABC):
     def count_states(self, name: str) -> Values:
         """Return how many rows have which state of a discrete column; rare ones perhaps fewer than they do."""
 
-    @abstractmethod
     def count_families(
         self, families: Sequence[tuple[str, ...]], variables: Mapping[str, Variable]
     ) -> dict[tuple[str, ...], Values]:
-        """Return joint counts of columns, read as these variables, where they are known without reading the rows."""
+        """Return joint counts of columns, read as these variables, where they are known without reading the rows; of
+        rows at hand, which are counted where that is asked for, none.
+        """
+        return {}
 
     @property
     @abstractmethod
@@ -313,7 +315,7 @@ class Rows(ABC):
         >>> table.keep(owner, lambda: "made"), table.keep(owner, lambda: "made again")
         ('made', 'made')
         """
-        made: WeakKeyDictionary[Any, Result] = self.remembered.setdefault(_Kept, _Kept()).made
+        made: WeakKeyDictionary[Any, Result] = self.remembered.setdefault(_Kept, _Kept())
         if owner not in made:
             made[owner] = make()
         return made[owner]
@@ -383,9 +385,9 @@ class Rows(ABC):
         codes = None if guide is None else table.coded(guide)
         return table.coded(variable), codes, table.weights if table.weighted else None
 
-    @abstractmethod
     def expect(self, target: str | None, count: CountColumns) -> None:
         """Tell that columns will be counted with this one, so that a pass over the rows need not be repeated for it."""
+        return
 
     @contextmanager
     def open_notes(self) -> Iterator[str | None]:
@@ -547,11 +549,8 @@ class Rows(ABC):
         return show_table(self)
 
 
-class _Kept:
+class _Kept(WeakKeyDictionary[Any, Any]):
     """What was made of rows, by the owners; it stays in its process."""
-
-    def __init__(self) -> None:
-        self.made: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Kept, ()

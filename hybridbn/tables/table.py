@@ -25,7 +25,7 @@ from hybridbn.tables.columns import (
     read_as_variable,
     read_column,
 )
-from hybridbn.tables.rows import LEAST_SHARE, CountColumns, Item, Result, Rows, RowSample, find_rows, refuse_no_value
+from hybridbn.tables.rows import LEAST_SHARE, Item, Result, Rows, RowSample, find_rows, refuse_no_value
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 _SHARED_ROWS = 2**15
@@ -382,12 +382,6 @@ class Table(Rows):
         codes = cells.array[cells.array >= 0]
         return np.bincount(codes, minlength=len(cells.states or ())).astype(np.float64)
 
-    def count_families(
-        self, families: Sequence[tuple[str, ...]], variables: Mapping[str, Variable]
-    ) -> dict[tuple[str, ...], Values]:
-        """Return nothing: the rows are at hand, and counted where that is asked for."""
-        return {}
-
     @property
     def remembered(self) -> dict[Any, Any]:
         """What was computed of these rows before."""
@@ -436,9 +430,6 @@ class Table(Rows):
         ['A', 'B']
         """
         return run_in_threads(function, items, get_jobs() if len(self) >= _SHARED_ROWS else 1)
-
-    def expect(self, target: str | None, count: CountColumns) -> None:
-        """Note nothing: the rows are at hand."""
 
     def keep_rows(self, variable: Variable, code: int | None = None) -> Table:
         """Return the rows of positive weight in which a column has a state, given by its code, or any value.
