@@ -38,7 +38,8 @@ def check_text(data: Any) -> Any:
         raise TableError("line 1: the file is compressed; its name must end in .gz then")
     nul = data.find(b"\0")
     if nul >= 0:
-        raise TableError(f"line {_line_number(data, nul)}: a NUL byte; the file is damaged, or no text in UTF-8")
+        line = 1 + count_line_ends(data[:nul])
+        raise TableError(f"line {line}: a NUL byte; the file is damaged, or no text in UTF-8")
     if data[:3] == codecs.BOM_UTF8 and len(data) == 3:
         data = b""
     if not len(data) or (not data[:4096].strip() and not data[:].strip()):
@@ -46,10 +47,9 @@ def check_text(data: Any) -> Any:
     return data
 
 
-def _line_number(data: Any, end: int) -> int:
-    """Return the number of the line that a byte is in; CR, LF and CRLF each end a line."""
-    before = bytes(data[:end])
-    return 1 + before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n")
+def count_line_ends(data: bytes) -> int:
+    """Return the number of line ends; CR, LF and CRLF each are one."""
+    return data.count(b"\n") + (data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else 0)
 
 
 class Scanner:
@@ -87,7 +87,7 @@ class Scanner:
         try:
             return decoder.decode(self.data[:size], final=size is None)
         except UnicodeDecodeError as error:
-            line = _line_number(self.data, error.start)
+            line = 1 + count_line_ends(self.data[: error.start])
             raise TableError(
                 f"line {line}: byte {self.data[error.start]:#04x} is not UTF-8; if the file is in another encoding,"
                 " give it, for example encoding='cp1252'"

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.tables.cells import reword_errors
 from hybridbn.tables.formats.base import Field, FileSource, FileWriter, TableBlock
+from hybridbn.tables.formats.delimited_scanner import count_line_ends
 from hybridbn.tables.formats.files import StoredFile, check_encoding, encode_text, report_damaged_gzip
 
 Positions: TypeAlias = NDArray[np.intp]
@@ -87,7 +88,7 @@ def read_chunks(stream: IO[bytes], split: Splitter, rows: int, offset: int, line
             end = int(ends[stop - 1])
             part = tail[begin:end]
             held = RecordChunk(part, starts[position:stop] - begin, ends[position:stop] - begin, offset + begin, line)
-            line += _count_line_ends(part)
+            line += count_line_ends(part)
             begin, position = end, stop
         if final and held is not None and begin < len(tail):
             held = held._replace(data=held.data + tail[begin:])
@@ -97,10 +98,6 @@ def read_chunks(stream: IO[bytes], split: Splitter, rows: int, offset: int, line
         tail, offset = tail[begin:], offset + begin
     if held is not None:
         yield held
-
-
-def _count_line_ends(data: bytes) -> int:
-    return data.count(b"\n") + (data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else 0)
 
 
 def make_line_splitter(comment: bytes = b"", *, returns: bool = True) -> Splitter:
@@ -247,9 +244,9 @@ class TextSource(FileSource):
             for piece in read_chunks(stream, self._split, 1 << 16, offset, line):
                 if before < len(piece.starts):
                     skipped = piece.data[: piece.starts[before]]
-                    return piece.offset + len(skipped), piece.line + _count_line_ends(skipped)
+                    return piece.offset + len(skipped), piece.line + count_line_ends(skipped)
                 before -= len(piece.starts)
-                offset, line = piece.offset + len(piece.data), piece.line + _count_line_ends(piece.data)
+                offset, line = piece.offset + len(piece.data), piece.line + count_line_ends(piece.data)
         return offset, line
 
     def line_of(self, row: int) -> str:
