@@ -295,7 +295,7 @@ class RowSource(TextSource):
     """
 
     def __init__(self, form: Database, url: str, path: Path, shown: str) -> None:
-        kinds: dict[str, str] = {}
+        zoned: set[str] = set()
         with form.open_result(url, WantedColumns()) as relation, open_private(path) as file:
             names = WantedColumns().names(relation.names)
             types: list[set[type]] = [set() for _ in names]
@@ -303,14 +303,11 @@ class RowSource(TextSource):
             for batch in relation.batches:
                 for number, column in enumerate(zip(*batch, strict=True)):
                     types[number].update(map(type, column))
-                    if datetime.datetime in types[number] and names[number] not in kinds:
-                        zones = {value.tzinfo is not None for value in column if value is not None}
-                        kinds[names[number]] = "instant" if True in zones else "datetime"
+                    if datetime.datetime in types[number] and any(getattr(value, "tzinfo", None) for value in column):
+                        zoned.add(names[number])
                 file.write(encode_rows(map(tuple, batch), names))
-        kinds = {name: kind_of_types(held) for name, held in zip(names, types, strict=True)} | {
-            name: kind for name, kind in kinds.items() if kind == "instant"
-        }
-        kinds |= dict.fromkeys(relation.truths, "bool")
+        kinds = {name: kind_of_types(held) for name, held in zip(names, types, strict=True)}
+        kinds |= dict.fromkeys(zoned, "instant") | dict.fromkeys(relation.truths, "bool")
         super().__init__(path, shown, make_line_splitter(), _decode_block)
         self.names: list[str] = names
         self.header_lines: int = 1
