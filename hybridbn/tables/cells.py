@@ -180,8 +180,7 @@ def label_codes(
             new_codes.append(-1 if is_missing(state) else distinct.setdefault(state, len(distinct)))
         except TypeError:
             raise TableError(f"column {name!r}: the state {state!r} is not hashable; convert it to text") from None
-    if new_codes != list(range(len(named))):
-        codes = _translate_codes(codes, new_codes)
+    codes = _translate_codes(codes, new_codes)
     return Cells(np.ascontiguousarray(codes), tuple(distinct), declared, ordered)
 
 

@@ -520,8 +520,7 @@ def read_coded_columns(file: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
 
 def _make_dictionary(codes: NDArray[Any], states: list[Any], kind: Any) -> Any:
     """Return codes of states, which have an Arrow type or are those of a dictionary, as an Arrow column."""
-    missing = codes < 0
-    indices = pyarrow.array(codes, mask=missing if missing.any() else None)
+    indices = pyarrow.array(codes, mask=codes < 0)
     ordered = pyarrow.types.is_dictionary(kind) and kind.ordered
     dictionary = pyarrow.array(states, decode_type(kind))
     return pyarrow.chunked_array([pyarrow.DictionaryArray.from_arrays(indices, dictionary, ordered=ordered)])
