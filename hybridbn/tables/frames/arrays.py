@@ -67,7 +67,8 @@ class ArrayColumns(ColumnAdapter):
         if code == "b":
             return label_codes(name, array.astype(np.intp), (False, True), declared=True)
         if code in "iuf" and kind == "discrete":
-            return (_label_integers(array) if code != "f" else None) or label_floats(name, array)
+            coded = None if code == "f" else _code_integers(array)
+            return label_floats(name, array) if coded is None else Cells(coded[0], tuple(coded[1].tolist()))
         if code in "iuf":
             return check_numbers(name, array, integer=code != "f")
         if (moments := self.read_moments(array)) is not None:
@@ -80,7 +81,8 @@ class ArrayColumns(ColumnAdapter):
         if not isinstance(values, np.ndarray):
             return None
         if values.dtype.kind in "iu":
-            return _encode_integers(values, states)
+            coded = _code_integers(values, states)
+            return None if coded is None else coded[0]
         if values.dtype != object or not isinstance(states[0], str):
             return None
         shared = _find_shared_objects(values)
@@ -158,36 +160,26 @@ _SPAN = 256
 """Integers of so many different sizes are counted by size, as are more of them if there are as many cells."""
 
 
-def _label_integers(values: NDArray[Any]) -> Cells | None:
-    """Return integers as codes of states, in ascending order; None where their range is wide."""
-    if not len(values):
+def _code_integers(values: NDArray[Any], states: Sequence[Any] | None = None) -> tuple[Codes, NDArray[Any]] | None:
+    """Return integers as codes of known states, or of those that occur in ascending order, and the states; None where
+    one is no state, or their range is wide.
+    """
+    if not len(values) or not all(type(state) is int for state in states or ()):
         return None
-    low, high = int(values.min()), int(values.max())
-    if high - low >= max(_SPAN, len(values)) or high > np.iinfo(np.intp).max:
-        return None
-    offsets = values.astype(np.intp)
-    offsets -= low
-    present = np.bincount(offsets) > 0
-    codes = offsets if present.all() else (np.cumsum(present) - 1).take(offsets)
-    return Cells(codes, tuple((np.flatnonzero(present) + low).tolist()))
-
-
-def _encode_integers(values: NDArray[Any], states: Sequence[Any]) -> Codes | None:
-    """Return integers as codes of known states; None where one is no state, or the range of the states is wide."""
-    if not len(values) or not all(type(state) is int for state in states):
-        return None
-    low, high = min(states), max(states)
-    if high - low >= max(_SPAN, len(values)) or values.min() < low or values.max() > high:
+    least, most = int(values.min()), int(values.max())
+    low, high = (min(states), max(states)) if states else (least, most)
+    if high - low >= max(_SPAN, len(values)) or least < low or most > min(high, np.iinfo(np.intp).max):
         return None
     offsets = values.astype(np.intp)
     if low:
         offsets -= low
-    if states == tuple(range(low, high + 1)):
-        return offsets
+    known = np.flatnonzero(np.bincount(offsets)) + low if states is None else np.array(states)
+    if np.array_equal(known, np.arange(low, high + 1)):
+        return offsets, known
     lookup = np.full(high - low + 1, -1, dtype=np.intp)
-    lookup[np.subtract(states, low)] = np.arange(len(states))
+    lookup[known - low] = np.arange(len(known))
     codes = lookup.take(offsets)
-    return codes if codes.min() >= 0 else None
+    return (codes, known) if codes.min() >= 0 else None
 
 
 _PROBED = 512
