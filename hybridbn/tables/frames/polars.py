@@ -152,11 +152,9 @@ class PolarsColumns(ColumnAdapter):
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
         if part.dtype != old.dtype or not (old.dtype.is_numeric() or old.dtype.is_temporal()) or not len(rows):
             return None
-        positions = np.zeros(len(old), dtype=np.intp)
-        positions[rows] = np.arange(len(rows))
-        is_old = np.ones(len(old), dtype=bool)
-        is_old[rows] = False
-        return old.zip_with(polars.Series(is_old), part.gather(positions))
+        positions = np.arange(len(old))
+        positions[rows] = len(old) + np.arange(len(rows))
+        return polars.concat([old, part]).gather(positions)
 
 
 class PolarsFrames(FrameAdapter):
