@@ -68,15 +68,11 @@ def read_chunks(stream: IO[bytes], split: Splitter, rows: int, offset: int, line
     held: RecordChunk | None = None
     tail, final = b"", False
     while not final:
-        data = stream.read(_SIZE)
+        # what was split is split again with more bytes behind it; reading more each time keeps that cheap
+        data = stream.read(max(len(tail), _SIZE))
         final = not data
         tail += data
         starts, ends = split(tail, final)
-        if not final and len(starts) < rows and len(tail) < _LONGEST:
-            # what was split is split again with more bytes behind it; reading more each time keeps that cheap
-            more = stream.read(max(len(tail), _SIZE))
-            tail, final = tail + more, not more
-            starts, ends = split(tail, final)
         if not final and not len(starts) and len(tail) >= _LONGEST:
             raise TableError(f"line {line}: a record of more than {_LONGEST} bytes; is a quote open?")
         begin = position = 0
@@ -100,8 +96,9 @@ def read_chunks(stream: IO[bytes], split: Splitter, rows: int, offset: int, line
         yield held
 
 
-def make_line_splitter(comment: bytes = b"", *, returns: bool = True) -> Splitter:
-    r"""Return what finds lines that are neither blank nor comments; with `returns`, a CR alone ends a line, too.
+def make_line_splitter(comment: bytes = b"", blank: bytes = b" \t\n\r\v\f", *, returns: bool = True) -> Splitter:
+    r"""Return what finds lines that are neither comments nor of `blank` signs only; with `returns`, a CR alone ends a
+    line, too.
 
     Examples
     --------
@@ -113,15 +110,15 @@ def make_line_splitter(comment: bytes = b"", *, returns: bool = True) -> Splitte
         starts, ends = _find_lines(data, final, returns)
         keep = np.ones(len(starts), dtype=bool)
         first = np.frombuffer(data, dtype=np.uint8)[starts] if len(starts) else _NO_POSITIONS
-        for index in np.flatnonzero((first <= 32) | (first == (comment or b"\n")[0])).tolist():
-            text = data[starts[index] : ends[index]].strip()
+        for index in np.flatnonzero(np.isin(first, [*blank, *comment[:1]])).tolist():
+            text = data[starts[index] : ends[index]].strip(blank)
             keep[index] = bool(text) and not (comment and text.startswith(comment))
         return starts[keep], ends[keep]
 
     return split
 
 
-def _find_lines(data: bytes, final: bool, returns: bool = True) -> tuple[Positions, Positions]:
+def _find_lines(data: bytes, final: bool, returns: bool) -> tuple[Positions, Positions]:
     if returns and b"\r" in data and data.count(b"\r") > data.count(b"\r\n"):
         # a return at the very end may be half of a line end
         stop = len(data) if final else len(data) - data.endswith(b"\r")
@@ -156,15 +153,11 @@ def make_delimited_splitter(delimiter: str) -> Splitter:
     sign = re.escape(delimiter).encode()
     cell = rb'(?:"(?:[^"]|"")*+"|[^%s\r\n"][^%s\r\n]*+)?' % (sign, sign)
     record = re.compile(rb"%s(?:%s%s)*+(\r\n|\n|\r|\Z)" % (cell, sign, cell))
+    split_lines = make_line_splitter(blank=b"\r\n")
 
     def split(data: bytes, final: bool) -> tuple[Positions, Positions]:
         if b'"' not in data or _quotes_close_within_lines(data):
-            starts, ends = _find_lines(data, final)
-            short = np.flatnonzero(ends - starts <= 2)
-            keep = np.ones(len(starts), dtype=bool)
-            for position in short.tolist():
-                keep[position] = bool(data[starts[position] : ends[position]].strip(b"\r\n"))
-            return starts[keep], ends[keep]
+            return split_lines(data, final)
         spans: list[tuple[int, int]] = []
         position, size = 0, len(data)
         while position < size:
