@@ -99,7 +99,6 @@ ADDED = {
         class Bump(FileFormat):
             title = "bumps"
             suffixes = (".bump",)
-            names = ("bump",)
 
             def read(self, file, wanted, suffix):
                 lines = file.read_text().splitlines()

@@ -250,7 +250,6 @@ def archives(monkeypatch: pytest.MonkeyPatch) -> type[FileFormat]:
 
         title = "NumPy's archives"
         suffixes = (".npz",)
-        names = ("npz",)
 
         def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> hb.Table:
             with np.load(file, allow_pickle=False) as arrays:

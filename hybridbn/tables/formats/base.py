@@ -201,7 +201,7 @@ class TableSource(ABC):
         """
         types: dict[str, Any] = {}
         for block in self.blocks(self.first_rows):
-            for name, column in _as_arrow(refuse_faults(self.read_block(block, kinds))).items():
+            for name, column in _as_arrow(self.read_block(block, kinds)).items():
                 types[name] = _join_types(name, types.get(name), self.open_type(name, column.type, kinds.get(name)))
             if self.knows_names:
                 break
@@ -247,7 +247,7 @@ class TableSource(ABC):
         }
         read = [name for name, kind in types.items() if not pyarrow.types.is_null(kind)]
         for block in self.blocks(rows):
-            columns = _as_arrow(refuse_faults(block.read(read, declared)))
+            columns = _as_arrow(block.read(read, declared))
             empty = {name: pyarrow.nulls(block.rows, kind) for name, kind in types.items() if name not in columns}
             held = {name: cast_column(name, column, types[name]) for name, column in columns.items()} | empty
             table = pyarrow.table({name: held[name] for name in types}).combine_chunks()
@@ -294,16 +294,13 @@ class OtherKind(TableError):
         )
 
 
-def refuse_faults(table: Table) -> Table:
-    """Return a table, or raise `OtherKind` where nothing can be computed with a column."""
+def _as_arrow(table: Table) -> dict[str, Any]:
+    """Return columns of Arrow; only states that a type declares make dictionaries. Raise `OtherKind` where nothing can
+    be computed with a column.
+    """
     for column in table._columns.values():
         if column.fault is not None:
             raise OtherKind(column.name, column.fault)
-    return table
-
-
-def _as_arrow(table: Table) -> dict[str, Any]:
-    """Return columns of Arrow; only states that a type declares make dictionaries."""
     columns = Table.from_cells({name: table.cells(name) for name in table.names}).to_arrow()
     pairs = zip(columns.column_names, columns.columns, strict=True)
     return {name: one if table.lists_states(name) else decode_column(one) for name, one in pairs}
@@ -571,8 +568,6 @@ class FileFormat(TableFormat, Registered, ABC):
     ----------
     suffixes : tuple of str
         In lower case, the usual one first.
-    names : tuple of str
-        What ``--format`` calls it: suffixes without the point.
     packable : bool
         Whether a file may be packed with gzip (``.csv.gz``).
     text : bool
@@ -584,7 +579,6 @@ class FileFormat(TableFormat, Registered, ABC):
     """
 
     suffixes: ClassVar[tuple[str, ...]] = ()
-    names: ClassVar[tuple[str, ...]] = ()
     packable: ClassVar[bool] = False
     text: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
@@ -628,5 +622,5 @@ def suffixes() -> dict[str, FileFormat]:
 
 
 def names() -> list[str]:
-    """Return the names of formats, each a suffix without its point."""
-    return [name for form in dict.fromkeys(suffixes().values()) for name in form.names]
+    """Return what ``--format`` calls formats that are written: their suffixes without the point."""
+    return [suffix.removeprefix(".") for suffix, form in suffixes().items() if not form.unwritable]

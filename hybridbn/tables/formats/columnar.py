@@ -154,7 +154,6 @@ class Parquet(_Columnar):
     title = "Parquet"
     position = 3
     suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
-    names: ClassVar[tuple[str, ...]] = ("parquet",)
 
     def _read_table(self, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
         schema = parquet.ParquetFile(data).schema_arrow
@@ -204,7 +203,6 @@ class Feather(_Columnar):
     title = "Feather"
     position = 4
     suffixes: ClassVar[tuple[str, ...]] = (".feather", ".arrow")
-    names: ClassVar[tuple[str, ...]] = ("feather",)
 
     def _read_table(self, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
         # not as a memory map: where another process cuts the file short, the system would end this one

@@ -36,7 +36,6 @@ class JsonLines(FileFormat):
     title = "JSON lines"
     position = 5
     suffixes: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
-    names: ClassVar[tuple[str, ...]] = ("jsonl",)
     part_form = "jsonlines"
     packable = True
 
