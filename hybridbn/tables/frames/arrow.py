@@ -134,23 +134,15 @@ class ArrowColumns(ColumnAdapter):
         )
 
     def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
-        missing = np.isnat(moments)
         code = np.datetime_data(moments.dtype)[0]
         if code not in ("s", "ms", "us", "ns") and (code != "D" or unit.kind != "date"):
             code = "s"
             moments = moments.astype(f"{moments.dtype.kind}8[s]")
-        ticks = pyarrow.array(moments.astype(np.int64), mask=missing)
-        if unit.kind == "date":
-            array = ticks.cast(pyarrow.int32()).cast(pyarrow.date32())
-        elif unit.kind == "time":
-            small = code in ("s", "ms")
-            array = (ticks.cast(pyarrow.int32()) if small else ticks).cast(
-                pyarrow.time32(code) if small else pyarrow.time64(code)
-            )
-        else:
-            array = ticks.cast(
-                pyarrow.duration(code) if unit.kind == "duration" else pyarrow.timestamp(code, unit.zone)
-            )
+        bits = 32 if code in ("D", "s", "ms") and unit.kind in ("date", "time") else 64
+        names = {"date": "date32", "time": f"time{bits}[{code}]", "duration": f"duration[{code}]"}
+        alias = names.get(unit.kind)
+        kind = pyarrow.timestamp(code, unit.zone) if alias is None else pyarrow.type_for_alias(alias)
+        array = pyarrow.array(moments.astype(f"i{bits // 8}"), mask=np.isnat(moments)).view(kind)
         return pyarrow.chunked_array(
             [array if old is None or array.type == old.type else array.cast(old.type, safe=False)]
         )
