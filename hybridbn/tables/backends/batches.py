@@ -20,7 +20,7 @@ from hybridbn.errors import FormatError, TableError
 from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Batch, Fragment, Source
-from hybridbn.tables.cells import REST, Cells, UnsupportedType, check_numbers, count_texts
+from hybridbn.tables.cells import REST, Cells, UnsupportedType, count_texts
 from hybridbn.tables.columns import check_weights, column_adapter, match_marks, read_as_variable, read_cells
 from hybridbn.tables.formats import open_output
 from hybridbn.tables.formats.base import FileFormat, TableSource, suffixes
@@ -172,13 +172,7 @@ def read_numbers(name: str, column: Any) -> Values:
     """
     if kind_of_type(column.type) not in NUMBERS:
         raise TableError(f"column {name!r} is of type {column.type}, not of numbers")
-    if pyarrow.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if not pyarrow.types.is_float64(column.type):
-        column = column.cast(pyarrow.float64(), safe=False)
-    if column.null_count:
-        column = column.fill_null(np.nan)
-    return check_numbers(name, column.to_numpy(zero_copy_only=False)).array
+    return read_cells(name, decode_column(column)).array
 
 
 # -- other batches ---------------------------------------------------------------------------------------------------
