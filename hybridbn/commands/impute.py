@@ -138,7 +138,7 @@ class ImputationRun:
 def _fingerprint(run: ImputationRun) -> dict[str, Any]:
     """Return everything that the bytes of the output depend on: the input's hash, the options and the versions."""
     options = {name: value for name, value in asdict(run.request).items() if name not in _NOT_IN_RESULT}
-    options["formats"] = [run.origin.suffix, run.destination.suffix, run.destination.form.part_form]
+    options["formats"] = [run.origin.suffix, run.destination.suffix]
     options["report"] = run.request.report is not None
     if run.request.model is not None:
         options["model"] = hashlib.sha256(Path(run.request.model).read_bytes()).hexdigest()

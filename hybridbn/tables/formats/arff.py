@@ -113,7 +113,6 @@ class Arff(FileFormat):
     title = "ARFF"
     position = 2
     suffixes: ClassVar[tuple[str, ...]] = (".arff",)
-    part_form = "arff"
     packable = True
     text = True
     mixed = False

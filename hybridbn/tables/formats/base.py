@@ -534,8 +534,6 @@ class TableFormat:
         What messages call it.
     position : int
         Where it stands in lists of the known formats.
-    part_form : str
-        What the parts of an unfinished table look like; a part of another form is not used again.
     needs : (module, remedy), optional
         A library that must be installed, and what to say where it isn't.
     mixed : bool
@@ -548,7 +546,6 @@ class TableFormat:
 
     title: ClassVar[str] = ""
     position: ClassVar[int] = 100
-    part_form: ClassVar[str] = "rows"
     needs: ClassVar[tuple[str, str] | None] = None
     mixed: ClassVar[bool] = True
     exact: ClassVar[bool] = False

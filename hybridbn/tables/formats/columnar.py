@@ -72,7 +72,6 @@ _BATCH = 1 << 16
 class _Columnar(FileFormat):
     """What Parquet and Feather share."""
 
-    part_form = "arrow"
     keeps_index = True
     mixed = False
     needs: ClassVar[tuple[str, str] | None] = NEEDS
@@ -324,9 +323,8 @@ def _needs_states(cells: Cells) -> bool:
     states = list(cells.states or ())
     if set(map(type, states)) == {bool}:
         return False
-    used = np.zeros(len(states) + 1, dtype=bool)
-    used[cells.array] = True
-    if cells.declared or not used[:-1].all():
+    rows = np.bincount(cells.array + 1, minlength=len(states) + 1)
+    if cells.declared or not rows[1:].all():
         return True
     try:
         return states != sorted(states)  # type: ignore[type-var]

@@ -82,7 +82,6 @@ class Delimited(FileFormat):
     title = "CSV"
     position = 1
     suffixes: ClassVar[tuple[str, ...]] = (".csv", ".tsv", ".tab")
-    part_form = "delimited"
     packable = True
     text = True
     exact = True
