@@ -68,20 +68,13 @@ def encode_rows(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> bytes:
         try:
             encoded.append(json.dumps(row, default=_tag))
         except (TypeError, ValueError):
-            odd = next((n for n, v in zip(names, row, strict=True) if not _fits(v)), names[0])
-            value = row[list(names).index(odd)]
+            # one cell after the other tells which it is
+            for name, value in zip(names, row, strict=True) if len(row) > 1 else ():
+                encode_rows([[value]], [name])
             raise TableError(
-                f"column {odd!r} holds values of type {type(value).__name__}; cast it to text in a query"
+                f"column {names[0]!r} holds values of type {type(row[0]).__name__}; cast it to text in a query"
             ) from None
     return "".join(f"{line}\n" for line in encoded).encode()
-
-
-def _fits(value: Any) -> bool:
-    try:
-        json.dumps(value, default=_tag)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _tag(value: Any) -> Any:
