@@ -377,14 +377,14 @@ class Recorder:
 @pytest.mark.usefixtures("alchemy")
 def test_the_parser_of_the_server_sees_one_statement(dialect, words):
     """The query is never a statement by itself: it is a value, of which the server makes one statement."""
-    from hybridbn.tables.formats.sqlalchemy_database import _open_query, address_of
+    from hybridbn.tables.formats.sqlalchemy_database import SqlAlchemy, _open_query
 
     connection, query = Recorder(dialect), "SELECT 1; DROP TABLE t"
     if words is None:
         with pytest.raises(hb.TableError, match=r"queries of mssql are not read.*make a view.*\?table=name"):
-            _open_query(connection, address_of(f"{dialect}://host/b?query={query}")).__enter__()
+            _open_query(connection, SqlAlchemy().locate(f"{dialect}://host/b?query={query}")).__enter__()
         return
-    with _open_query(connection, address_of(f"{dialect}://host/b?query={query}")):
+    with _open_query(connection, SqlAlchemy().locate(f"{dialect}://host/b?query={query}")):
         pass
     assert all(text.startswith(word) for text, word in zip(connection.sent, words, strict=True))
     assert not any(text.startswith(query) for text in connection.sent)

@@ -54,12 +54,35 @@ class SqlAlchemy(Database):
     schemes: ClassVar[tuple[str, ...]] = ("",)
 
     def locate(self, url: str) -> DatabaseLocation:
-        """Take an address apart."""
-        return address_of(url)
+        """Take an address apart.
+
+        Examples
+        --------
+        >>> SqlAlchemy().locate("postgresql://host/base?schema=s&table=my%20t")[2:]
+        ('my t', '', 'postgresql://host/base', 's')
+        """
+        if url.startswith("adbc"):
+            raise FormatError(
+                f"{mask_secrets(url, [url])!r}: ADBC drivers are not used; write the address as SQLAlchemy does,"
+                " without adbc+, or read large tables by DuckDB: hybridbn.scan(query, backend='duckdb')"
+            )
+        match = _PLACE.search(url)
+        if match is None or not url[match.end() :]:
+            raise FormatError(
+                f"{mask_secrets(url, [url])!r} is no address of a table; write dialect://user@host/base?table=name (and"
+                " &schema=... before it), or ?query=SELECT ..."
+            )
+        base, rest = url[: match.start()], unquote(url[match.end() :])
+        # Everything behind "table=" or "query=" belongs to it, so that a query may hold & and +.
+        schema = re.search(r"[?&]schema=([^&]*)", base)
+        if schema is not None:
+            base = base[: schema.start()] + base[schema.end() :].replace("&", schema[0][0], 1)
+        asked: dict[str, Any] = {match[2]: rest, "schema": unquote(schema[1]) if schema else None}
+        return DatabaseLocation(mask_secrets(url, [url]), None, url=base, **asked)
 
     def select_statement(self, url: str) -> tuple[str, str, str] | None:
         """Return the address of the database, and the statement that gives the rows, of PostgreSQL."""
-        address = address_of(url)
+        address = self.locate(url)
         if "?" in address.url or re.split(r"[+:]", address.url)[0].lower() not in ("postgresql", "postgres"):
             return None
         name = ".".join(quote_name(part) for part in (address.schema, address.table) if part)
@@ -70,7 +93,7 @@ class SqlAlchemy(Database):
         """Open a table or the result of one query; rows come as they are fetched, and the server sends a batch at a
         time.
         """
-        address = address_of(url)
+        address = self.locate(url)
         if address.query:
             with _connect(address, _refuse_query, reading=True) as connection, _open_query(connection, address) as rows:
                 yield rows
@@ -101,7 +124,7 @@ class SqlAlchemy(Database):
 
     def refuse_present(self, url: str) -> None:
         """Refuse an address where a table or view is already, or where none can be made: one is, and is taken back."""
-        address = _target_address(url)
+        address = _require_table(self.locate(url))
         with _connect(address, lambda text: NotWritten(text, begun=False)) as connection:
             target = _build_target(connection, address, [Field("x", "integer")])
             transactional = connection.dialect.name in _TRANSACTIONAL
@@ -113,7 +136,7 @@ class SqlAlchemy(Database):
     @contextlib.contextmanager
     def create_table(self, url: str, columns: Sequence[Field], *, overwrite: bool = False) -> Iterator[Insert]:
         """Make a table whose rows are sent inside of the context, in one transaction."""
-        address = _target_address(url)
+        address = _require_table(self.locate(url))
         begun = False
         with _connect(address, lambda text: NotWritten(text, begun=begun)) as connection:
             dialect = connection.dialect
@@ -130,34 +153,6 @@ class SqlAlchemy(Database):
                     connection.rollback()
                     target.drop(connection)
                 raise
-
-
-def address_of(url: str) -> DatabaseLocation:
-    """Take an address apart.
-
-    Examples
-    --------
-    >>> address_of("postgresql://host/base?schema=s&table=my%20t")[2:]
-    ('my t', '', 'postgresql://host/base', 's')
-    """
-    if url.startswith("adbc"):
-        raise FormatError(
-            f"{mask_secrets(url, [url])!r}: ADBC drivers are not used; write the address as SQLAlchemy does, without"
-            " adbc+, or read large tables by DuckDB: hybridbn.scan(query, backend='duckdb')"
-        )
-    match = _PLACE.search(url)
-    if match is None or not url[match.end() :]:
-        raise FormatError(
-            f"{mask_secrets(url, [url])!r} is no address of a table; write dialect://user@host/base?table=name (and"
-            " &schema=... before it), or ?query=SELECT ..."
-        )
-    base, rest = url[: match.start()], unquote(url[match.end() :])
-    # Everything behind "table=" or "query=" belongs to it, so that a query may hold & and +.
-    schema = re.search(r"[?&]schema=([^&]*)", base)
-    if schema is not None:
-        base = base[: schema.start()] + base[schema.end() :].replace("&", schema[0][0], 1)
-    asked: dict[str, Any] = {match[2]: rest, "schema": unquote(schema[1]) if schema else None}
-    return DatabaseLocation(mask_secrets(url, [url]), None, url=base, **asked)
 
 
 def _require_sqlalchemy(address: DatabaseLocation) -> None:
@@ -311,8 +306,7 @@ def _column_types(connection: Any, address: DatabaseLocation) -> dict[str, Any]:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _target_address(url: str) -> DatabaseLocation:
-    address = address_of(url)
+def _require_table(address: DatabaseLocation) -> DatabaseLocation:
     if not address.table:
         raise FormatError(f"{address.shown!r}: a table is written to dialect://user@host/base?table=name")
     return address
