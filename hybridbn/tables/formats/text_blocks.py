@@ -32,7 +32,6 @@ Splitter: TypeAlias = Callable[[bytes, bool], tuple[Positions, Positions]]
 
 _SIZE = 1 << 22
 _LONGEST = 1 << 26
-_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 _NO_POSITIONS = np.zeros(0, dtype=np.intp)
 
 
@@ -119,18 +118,16 @@ def make_line_splitter(comment: bytes = b"", blank: bytes = b" \t\n\r\v\f", *, r
 
 
 def _find_lines(data: bytes, final: bool, returns: bool) -> tuple[Positions, Positions]:
+    signs = np.frombuffer(data, dtype=np.uint8)
+    is_end = signs == 10
     if returns and b"\r" in data and data.count(b"\r") > data.count(b"\r\n"):
         # a return at the very end may be half of a line end
-        stop = len(data) if final else len(data) - data.endswith(b"\r")
-        ends = [match.end() for match in _LINE.finditer(data, 0, stop) if match.end() > match.start()]
-        if ends and not final and data[ends[-1] - 1 : ends[-1]] not in (b"\n", b"\r"):
-            ends.pop()
-        found_ends = np.array(ends, dtype=np.intp)
-    else:
-        found_ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == 10) + 1
-        if final and data and not data.endswith(b"\n"):
-            found_ends = np.append(found_ends, len(data))
-    return np.concatenate([[0], found_ends[:-1]]).astype(np.intp)[: len(found_ends)], found_ends
+        following = np.append(signs[1:], np.uint8(0 if final else 10))
+        is_end |= (signs == 13) & (following != 10)
+    ends = np.flatnonzero(is_end) + 1
+    if final and data and not is_end[-1]:
+        ends = np.append(ends, len(data))
+    return np.concatenate([[0], ends[:-1]]).astype(np.intp)[: len(ends)], ends
 
 
 def _quotes_close_within_lines(data: bytes) -> bool:
