@@ -345,11 +345,9 @@ class PatternFinder:
             is_number = any(form.fullmatch(listed[0].lstrip("-")) for form in _DIGITS.values())
             self.example = next(filter(_UNLIKE_CODES.fullmatch, listed if is_number else ()), listed[0])
             self._candidates = propose_patterns(self.example) or propose_amounts(self.example)
-        for candidate in list(self._candidates or ()):
-            follow = self._follow if has_directives(candidate) else self._follow_amounts
-            if not follow(candidate, listed):
-                self._candidates = [other for other in self._candidates or () if other != candidate]
-        self._candidates = sorted(self._candidates or (), key=self._rank) if listed else self._candidates
+        if listed:
+            left = [candidate for candidate in self._candidates or () if self._follow(candidate, listed)]
+            self._candidates = sorted(left, key=self._rank)
         return bool(self._candidates)
 
     def _rank(self, candidate: str) -> tuple[bool, int, int]:
@@ -373,6 +371,8 @@ class PatternFinder:
         return bool(is_amount) and len({group[:1] for group, _, _ in shapes} - {""}) <= 1
 
     def _follow(self, candidate: str, texts: Sequence[str]) -> bool:
+        if not has_directives(candidate):
+            return self._follow_amounts(candidate, texts)
         compiled, directives, signed = compile_pattern(candidate)
         unpadded = self._unpadded.setdefault(candidate, set())
         parsed = parse_all_days(candidate, texts)
