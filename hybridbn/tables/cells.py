@@ -557,9 +557,7 @@ def recode_cells(name: str, cells: Cells, variable: Variable, *, unknown_missing
 
 
 def _refuse_unknown(name: str, cells: Cells, unknown: list[int], variable: Discrete) -> None:
-    is_unknown = np.zeros(len(cells.states or ()) + 1, dtype=bool)
-    is_unknown[unknown] = True
-    where = is_unknown[cells.array]
+    where = np.isin(cells.array, unknown)
     row = _first_row(where)
     if row is None:  # the unknown states are levels of the column's type that no row has
         return

@@ -202,10 +202,8 @@ class Column:
             if isinstance(self.variable, Continuous):
                 numbers = recode_cells(self.name, numbers, self.variable)
             return self.replace(numbers, unchanged=~rows)
-        codes = {state: code for code, state in enumerate(cells.states)}
         states = values.tolist()
-        for state in dict.fromkeys(states):
-            codes.setdefault(state, len(codes))
+        codes = {state: code for code, state in enumerate(dict.fromkeys([*cells.states, *states]))}
         array[rows] = [codes[state] for state in states]
         has_new_states = len(codes) > len(cells.states)
         variable = Discrete(self.name, states=tuple(codes)) if has_new_states else None

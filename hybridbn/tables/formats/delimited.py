@@ -227,13 +227,10 @@ def _drop_markers(
     codes: NDArray[np.intp], distinct: Sequence[str], markers: frozenset[str]
 ) -> tuple[NDArray[np.intp], list[str]]:
     """Return codes and texts without the markers of missing cells; a quoted text (NUL before it) is none."""
-    new_codes = np.full(len(distinct) + 1, -1, dtype=np.intp)
-    texts: dict[str, int] = {}
-    for code, text in enumerate(distinct):
-        if text not in markers:
-            plain_text = text[1:] if text.startswith("\0") else text
-            new_codes[code] = texts.setdefault(plain_text, len(texts))
-    return new_codes[codes], list(texts)
+    plain = [None if text in markers else text.removeprefix("\0") for text in distinct]
+    known = {text: code for code, text in enumerate(dict.fromkeys(text for text in plain if text is not None))}
+    new_codes = np.array([*(-1 if text is None else known[text] for text in plain), -1], dtype=np.intp)
+    return new_codes[codes], list(known)
 
 
 def _type_texts(name: str, codes: NDArray[Any], texts: Sequence[str], rules: _Rules) -> Column:
