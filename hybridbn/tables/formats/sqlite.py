@@ -133,19 +133,14 @@ class Sqlite(Database):
         _refuse_equal_names([column.name for column in columns])
         is_new_file = not file.exists()
         try:
+            # a transaction is rolled back where the connection is closed before its end
             with _connect(file, "rwc") as connection:
                 with _translate_errors(begun=False):
                     connection.execute("BEGIN IMMEDIATE")
-                try:
-                    with _translate_errors(begun=False):
-                        _create(connection, table, columns, overwrite)
-                    with _translate_errors(begun=True):
-                        yield _make_inserter(connection, table, columns)
-                        connection.execute("COMMIT")
-                except BaseException:
-                    with contextlib.suppress(sqlite3.Error):
-                        connection.execute("ROLLBACK")
-                    raise
+                    _create(connection, table, columns, overwrite)
+                with _translate_errors(begun=True):
+                    yield _make_inserter(connection, table, columns)
+                    connection.execute("COMMIT")
         except BaseException:
             if is_new_file:
                 with contextlib.suppress(OSError):
