@@ -121,17 +121,13 @@ class ArrowColumns(ColumnAdapter):
         types, dtype = pyarrow.types, values.type
         if not types.is_temporal(dtype) or types.is_interval(dtype):
             return None
-        has_32_bits = types.is_date32(dtype) or types.is_time32(dtype)
-        ticks = (values.cast(pyarrow.int32()) if has_32_bits else values).cast(pyarrow.int64())
-        if types.is_date64(dtype):
-            ticks = compute.divide(ticks, 86_400_000)
-        filled = compute.fill_null(ticks, np.iinfo(np.int64).min) if ticks.null_count else ticks
-        code = "D" if types.is_date(dtype) else dtype.unit
-        letter = "m" if types.is_duration(dtype) or types.is_time(dtype) else "M"
-        zone = dtype.tz if types.is_timestamp(dtype) else None
-        return TimeValues(
-            filled.to_numpy().astype(f"{letter}8[{code}]"), "time" if types.is_time(dtype) else None, zone
-        )
+        if types.is_time(dtype):
+            ticks = values.cast(pyarrow.int32() if types.is_time32(dtype) else pyarrow.int64())
+            spans = ticks.cast(pyarrow.int64()).cast(pyarrow.duration(dtype.unit))
+            return TimeValues(spans.to_numpy(zero_copy_only=False), "time")
+        moments = values.to_numpy(zero_copy_only=False)
+        is_date, zone = types.is_date(dtype), dtype.tz if types.is_timestamp(dtype) else None
+        return TimeValues(moments.astype("M8[D]") if is_date else moments, zone=zone)
 
     def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
         code = np.datetime_data(moments.dtype)[0]
