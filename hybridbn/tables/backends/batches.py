@@ -42,9 +42,10 @@ from hybridbn.units import Unit
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 pyarrow: LazyModule = LazyModule("pyarrow")
+csv: LazyModule = LazyModule("pyarrow.csv")
+parquet: LazyModule = LazyModule("pyarrow.parquet")
 
 _WHOLE = re.compile(r"[-+]?[0-9]+")
-_MADE = (".parquet", ".pq", ".feather", ".arrow", ".csv", ".tsv")
 
 
 class BatchReader:
@@ -278,8 +279,8 @@ def write_batches(
     '"x"\n1\n2\n'
     """
     suffix = resolve_links(Path(path)).suffix.lower()
-    if suffix not in _MADE:
-        known = shorten(_MADE, 9)
+    if suffix not in _WRITERS:
+        known = shorten(_WRITERS, 9)
         hint = "; write it as one of these, and convert it" if suffix in suffixes() else ""
         raise FormatError(f"{path}: a scan is written to files of the formats {known}{hint}")
     with open_output(Path(path), overwrite) as file:
@@ -296,7 +297,7 @@ def write_batches(
         if splicer is not None:
             splicer[1].join(_splice_blocks(*splicer, tables), file)
             return
-        with _open_writer(suffix, file, schema, options) as writer:
+        with _WRITERS[suffix](file, schema, **options) as writer:
             for table in tables:
                 writer.write_table(table)
 
@@ -340,17 +341,17 @@ def _spell(source: TableSource, texts: Mapping[str, Cells], name: str, value: An
     return next((text for text in known if isinstance(value, bool) and text.lower() == spelled), spelled)
 
 
-def _open_writer(suffix: str, file: Any, schema: Any, options: dict[str, Any]) -> Any:
-    if suffix in (".parquet", ".pq"):
-        from pyarrow import parquet
-
-        return parquet.ParquetWriter(file, schema, **options)
-    if suffix in (".feather", ".arrow"):
-        return pyarrow.ipc.new_file(file, schema, **options)
-    from pyarrow import csv
-
-    delimiter = "\t" if suffix == ".tsv" else ","
+def _open_csv(file: Any, schema: Any, delimiter: str = ",", **options: Any) -> Any:
     return csv.CSVWriter(file, schema, write_options=csv.WriteOptions(delimiter=delimiter, **options))
+
+
+_WRITERS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys((".parquet", ".pq"), lambda *given, **options: parquet.ParquetWriter(*given, **options)),
+    **dict.fromkeys((".feather", ".arrow"), lambda *given, **options: pyarrow.ipc.new_file(*given, **options)),
+    ".csv": _open_csv,
+    ".tsv": partial(_open_csv, delimiter="\t"),
+}
+"""What writes batches to a file, given the file and the schema, by suffix."""
 
 
 # -- what batches become -----------------------------------------------------------------------------------------------
