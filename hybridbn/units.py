@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -217,10 +218,9 @@ class Unit:
     def number(self, value: Any) -> float:
         """Return a value, a number or a text, also of another pattern, as a number; raise `ValueError` for others."""
         if isinstance(value, str):
-            parsed = None if self.pattern is None else self.parse(value)
-            if parsed is None:
-                known = (unit.parse(value) for unit in self._guess(value) if self.accepts(unit))
-                parsed = next((number for number in known if number is not None), None)
+            units = itertools.chain(() if self.pattern is None else (self,), filter(self.accepts, self._guess(value)))
+            numbers = (unit.parse(value) for unit in units)
+            parsed = next((number for number in numbers if number is not None), None)
             if parsed is None:
                 wanted = f", as in {self.text(0.0)!r}" if self.pattern is not None else ", as in '2024-01-31'"
                 what = "point in time" if self.kind == "datetime" else self.kind
