@@ -26,6 +26,7 @@ from hybridbn.tables.cells import (
 )
 from hybridbn.tables.columns import Column, ColumnSource, read_column
 from hybridbn.tables.formats.dialects import PLAIN, Dialect, describe_readings
+from hybridbn.tables.formats.row_encoding import kind_of_types
 from hybridbn.tables.frames.arrow import decode_dictionary
 from hybridbn.unit_texts import PatternFinder
 from hybridbn.units import Unit
@@ -338,11 +339,8 @@ def guess_type(texts: Sequence[str], declared: DeclaredKind | None, dialect: Dia
 
 def type_of_states(states: Sequence[Any]) -> Any:
     """Return the Arrow type of states, all of which are texts, numbers or truth values."""
-    types = {bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64()}
-    kinds = set(map(type, states))
-    if kinds == {int, float}:
-        return pyarrow.float64()
-    return types.get(kinds.pop(), text_type()) if len(kinds) == 1 else text_type()
+    types = {"bool": pyarrow.bool_(), "integer": pyarrow.int64(), "float": pyarrow.float64()}
+    return types.get(kind_of_types(map(type, states)), text_type())
 
 
 class TextKind:
