@@ -553,9 +553,7 @@ class TableFormat:
 
     def absent_library(self) -> str | None:
         """Return what to say of a library that is needed and not installed."""
-        if self.needs is None or importlib.util.find_spec(self.needs[0]) is not None:
-            return None
-        return self.needs[1]
+        return None if self.needs is None or importlib.util.find_spec(self.needs[0]) else self.needs[1]
 
 
 class FileFormat(TableFormat, Registered, ABC):

@@ -229,10 +229,9 @@ def insert_objects(old: NDArray[Any], rows: NDArray[np.intp], part: NDArray[Any]
 def _narrow(array: NDArray[Any]) -> NDArray[Any]:
     """Return an array of objects as one of floats, integers or truth values, where it holds nothing else."""
     kinds = set(map(type, array.tolist()))
-    if kinds in ({float}, {bool}):
-        return array.astype(kinds.pop())
-    integers = np.array(array.tolist()) if kinds == {int} else array
-    return integers if integers.dtype.kind in "iu" else array
+    narrow = np.array(array.tolist()) if kinds in ({float}, {bool}, {int}) else array
+    # large integers may become floats
+    return array if kinds == {int} and narrow.dtype.kind not in "iu" else narrow
 
 
 class Mappings(FrameAdapter):
