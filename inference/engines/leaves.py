@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.compilation import Problem, Question, problem_of
-from hybridbn.inference.elimination.factors import normalize_logs
+from hybridbn.inference.elimination.factors import normalize, normalize_logs
 from hybridbn.inference.engines import Engine, Plan, Solution, choose_plan
 from hybridbn.inference.engines.naive_bayes import BlockAnswer, BlockPlan, LeafIndex
 from hybridbn.inference.evidence import Evidence, Finding
@@ -36,7 +36,7 @@ from hybridbn.inference.sampling import draw
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials import Boxes, LinearGaussian, Multinomial
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials.base import Potential, take_logs
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 _BITS = 2**23
@@ -174,8 +174,7 @@ class ClassPlan(BlockPlan):
             logs, shares = self._averages.weigh(evidence, row, box)
         columns = self._target.table.T
         sums: Values = np.stack([np.bincount(row, shares * column[box], evidence.rows) for column in columns])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            table = np.asarray(sums / sums.sum(axis=0))
+        table, _ = normalize(sums)
         table[:, logs == -np.inf] = np.nan
         return BlockAnswer(table, logs, np.full(evidence.rows, 1e-12))
 
@@ -206,13 +205,12 @@ class _Averages:
     def weigh(self, evidence: Evidence, row: NDArray[np.intp], box: NDArray[np.intp]) -> tuple[Values, Values]:
         """Return the log probability of each row's evidence, and that of each pair's box given it."""
         logs = np.zeros((self.types, evidence.rows))
-        with np.errstate(divide="ignore"):
-            if self.root is not None:
-                logs += np.log(self.root)[:, None]
-            for density in self.densities:
-                finding = evidence.finding(density.child.name)
-                if finding is not None and finding.observed.any():
-                    logs += np.where(finding.observed, self._log_density(density, finding.fill()), 0.0)
+        if self.root is not None:
+            logs += take_logs(self.root)[:, None]
+        for density in self.densities:
+            finding = evidence.finding(density.child.name)
+            if finding is not None and finding.observed.any():
+                logs += np.where(finding.observed, self._log_density(density, finding.fill()), 0.0)
         types, log_norm = normalize_logs(logs)
         weights = types[:, row]
         for density in self.densities:

@@ -28,6 +28,7 @@ from hybridbn.inference.axes import (
 )
 from hybridbn.inference.compilation import Problem, problem_of
 from hybridbn.inference.elimination import ordering
+from hybridbn.inference.elimination.factors import normalize
 from hybridbn.inference.elimination.ordering import (
     CUT_EFFORT,
     Cut,
@@ -555,10 +556,8 @@ class SliceSum(WeightedSums):
         """Return the solution of the row."""
         problem = self.problem
         possible = self.total > 0
-        tables = [np.ones(1)] * len(problem.scopes)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            for number, table in self.tables.items():
-                tables[number] = (table / table.sum())[..., None]
+        known = {number: normalize(table[..., None])[0] for number, table in self.tables.items()}
+        tables = [known.get(number, np.ones(1)) for number in range(len(problem.scopes))]
         log_norm = np.array([self.log_scale + math.log(self.total) if possible else -math.inf])
         errors = np.array([error + self.error / self.total if possible else 0.0])
         axes = {**problem.axes, **{name: self.axes[name] for name in self.marginals}}
