@@ -466,13 +466,12 @@ def _measure_roughness(problem: Problem, potential: Potential, name: str) -> flo
     if not low < high or potential.scale(name) * FINEST < high - low:
         return np.inf
     places = np.arange(1, PLACES + 1) * np.resize(IRRATIONALS, (len(potential.variables), 1)) % 1
-    given: dict[str, NDArray[Any]] = {}
-    for variable, shares in zip(potential.variables, places, strict=True):
-        if isinstance(variable, Discrete):
-            given[variable.name] = (shares * len(variable)).astype(np.intp)
-        else:
-            least, most = ends[variable.name]
-            given[variable.name] = least + shares * (most - least)
+    given: dict[str, NDArray[Any]] = {
+        v.name: (own * len(v)).astype(np.intp)
+        if isinstance(v, Discrete)
+        else ends[v.name][0] + own * np.ptp(ends[v.name])
+        for v, own in zip(potential.variables, places, strict=True)
+    }
     child = potential.child
     try:
         if isinstance(child, Continuous):

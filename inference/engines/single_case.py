@@ -124,7 +124,8 @@ class CasePlan(Cached):
     ----------
     fits : whether all potentials that the question needs are tables
     refused : a number of cells that a table has to exceed
-    risk : the plan, if any, for tables above the evidence that the targets do not need, and that may make it impossible
+    risk : the variables, if any, above the evidence whose tables the targets do not need and may make it impossible,
+        and the kinds of evidence
 
     Parameters
     ----------
@@ -157,11 +158,7 @@ class CasePlan(Cached):
         mentioned = {name for _, scope in own for name in scope}
         self.soft: list[str] = [name for name, kind in kinds.items() if kind == "soft"]
         self.soft_needed: list[str] = [name for name in self.soft if name in mentioned]
-        self.risk: CasePlan | None = None
-        if risky and self.fits:
-            asked = tuple(risky), tuple(kinds.items())
-            shared: CasePlan | None = relevance.CACHE.get(snapshot.key, asked)
-            self.risk = shared or relevance.CACHE.put(snapshot.key, asked, CasePlan(snapshot, findings, (), risky))
+        self.risk: tuple[Any, ...] = (tuple(risky), tuple(kinds.items())) if risky and self.fits else ()
         self.static: list[Values] = [table for table, scope in own if hard.isdisjoint(scope)]
         self.scalars: list[tuple[Values, tuple[str, ...]]] = [pair for pair in own if hard.issuperset(pair[1])]
         moving = [pair for pair in own if not hard.isdisjoint(pair[1])]
@@ -213,7 +210,7 @@ class CasePlan(Cached):
             log_norm += math.log(totals[0])
             results = [result * (1 / total) for result, total in zip(results, totals, strict=True)]
         error = estimate_rounding(log_norm, len(program.factors) + len(self.scalars))
-        if log_norm > -math.inf and self.risk is not None and self.risk.is_impossible(codes, findings, most_cells):
+        if log_norm > -math.inf and self.risk and self._plan_risk(findings).is_impossible(codes, findings, most_cells):
             log_norm = -math.inf
         return results, log_norm, error
 
@@ -259,6 +256,12 @@ class CasePlan(Cached):
         logs = {number: take_logs(table) for number, table in enumerate([*self.static, *tables])}
         results, log_sums = zip(*[normalize_logs(result[..., None]) for result in program.run_log(logs)], strict=True)
         return [table[..., 0] for table in results], log_norm + float(log_sums[0][0])
+
+    def _plan_risk(self, findings: Mapping[str, Finding]) -> CasePlan:
+        """Return the plan of the tables that may make the evidence impossible, which targets share."""
+        key, asked = self._snapshot.key, self.risk
+        plan: CasePlan | None = relevance.CACHE.get(key, asked)
+        return plan or relevance.CACHE.put(key, asked, CasePlan(self._snapshot, findings, (), asked[0]))
 
     def is_impossible(self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float) -> bool:
         """Tell whether the product of the tables is zero."""
