@@ -750,9 +750,12 @@ class Sensitivity:
         """Return the nodes and cells with the largest scores, whatever their signs."""
         if most is not None:
             most = check_count(most, "the number of parameters")
-        cells = [(node, cell) for node, score in scores.items() for cell in np.ndindex(score.shape)]
         sizes = np.abs(np.concatenate([np.empty(0), *(score.reshape(-1) for score in scores.values())]))
-        return [cells[place] for place in np.argsort(-sizes, kind="stable")[:most].tolist()]
+        places = np.argsort(-sizes, kind="stable")[:most]
+        nodes, starts = list(scores), np.cumsum([0, *(score.size for score in scores.values())])
+        numbers = np.searchsorted(starts, places, side="right") - 1
+        chosen = [(nodes[number], place) for number, place in zip(numbers, places - starts[numbers], strict=True)]
+        return [(node, tuple(map(int, np.unravel_index(place, scores[node].shape)))) for node, place in chosen]
 
     def _slopes(self, node: str, alone: bool = False) -> Values:
         """Return the slopes (*table, states of the target) of the joint probabilities along each entry."""

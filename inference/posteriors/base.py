@@ -221,9 +221,8 @@ class Posterior(Batch):
 
     def sample(self, k: int | None = None, random_state: Any = None) -> Any:
         """Draw from the distribution: `k` draws for every row, or one (without a dimension) if it is left out."""
-        rng = make_generator(random_state)
         k = None if k is None else check_count(k, "the number of draws")
-        uniforms = rng.random((self._rows, 1 if k is None else k)).T
+        uniforms = make_generator(random_state).random((self._rows, 1 if k is None else k)).T
         draws = self._to_values(self.draw(uniforms))
         return self._settle(self._rows_first(draws if k is not None else draws[0]))
 
