@@ -34,7 +34,13 @@ from numpy.typing import NDArray
 from hybridbn.inference.axes import StateAxis, sort_topologically
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.elimination.compilers import TooManyCells
-from hybridbn.inference.elimination.factors import FactorSource, LikelihoodSource, PotentialSource, WeightSource
+from hybridbn.inference.elimination.factors import (
+    FactorSource,
+    LikelihoodSource,
+    PotentialSource,
+    WeightSource,
+    normalize_logs,
+)
 from hybridbn.inference.elimination.ordering import EliminationOrder, choose_cut, find_order
 from hybridbn.inference.elimination.program import align
 from hybridbn.inference.evidence import Evidence
@@ -109,11 +115,8 @@ def _condition(table: LogTable, codes: Mapping[str, NDArray[Any]], count: int) -
     none.
     """
     logs = table.logs[tuple(codes[name] for name in table.names[:-1])]
-    logs = np.broadcast_to(logs, (count, table.logs.shape[-1]))
-    top = logs.max(axis=1, keepdims=True)
-    values = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
-    total = values.sum(axis=1, keepdims=True)
-    return np.asarray(np.divide(values, total, out=np.zeros_like(values), where=total > 0))
+    shares, _ = normalize_logs(np.broadcast_to(logs, (count, table.logs.shape[-1])).T)
+    return np.where(np.isnan(shares), 0.0, shares).T
 
 
 def find_possible(

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import ImpossibleEvidence, TooWide
 from hybridbn.inference.compilation import Question, problem_of
 from hybridbn.inference.elimination.compilers import choose_order
-from hybridbn.inference.elimination.factors import group_rows
+from hybridbn.inference.elimination.factors import group_rows, normalize_logs
 from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, find_distinct_rows
 from hybridbn.inference.gaussian_conditioning import Regressions, solve_conditionals
@@ -388,8 +388,7 @@ class ConditionalGaussian:
         parts = list(self._weigh_configurations(known, values, options))
         whole = np.setdiff1d(np.arange(rows), np.concatenate([np.zeros(0, np.intp), *(own for _, own, _, _ in parts)]))
         cases = [(whole, first[whole], np.ones(len(whole)))]
-        for _, own, steps, weights in parts:
-            shares = weights / weights.sum(axis=1, keepdims=True)
+        for _, own, steps, shares in parts:
             place, step = np.nonzero(shares > _NEGLIGIBLE)
             cases.append((own[place], first[own[place]] + steps[step], shares[place, step]))
         columns = [np.concatenate(column) for column in zip(*cases, strict=True)]
@@ -522,8 +521,8 @@ class ConditionalGaussian:
     ) -> Codes:
         """Draw the configuration of the given columns from its posterior; observed ones stay."""
         result = self._first_configurations(known, len(values))
-        for names, own, steps, weights in self._weigh_configurations(known, values, options):
-            result[own] += steps[draw_codes(weights, np.arange(len(own)), levels[names[0]][own])]
+        for names, own, steps, shares in self._weigh_configurations(known, values, options):
+            result[own] += steps[draw_codes(shares, np.arange(len(own)), levels[names[0]][own])]
         return result
 
     def _first_configurations(self, known: Mapping[str, Finding], rows: int) -> Codes:
@@ -536,7 +535,7 @@ class ConditionalGaussian:
         self, known: Mapping[str, Finding], values: Values, options: Options
     ) -> Iterator[tuple[tuple[str, ...], Codes, Codes, Values]]:
         """Yield given columns, the rows in which these are missing, the steps from the first configuration to those
-        that are possible, and weights (rows, steps) in proportion to the posterior probabilities.
+        that are possible, and their posterior probabilities (rows, steps).
         """
         sizes = {variable.name: len(variable) for variable in self.given}
         numbers = np.arange(math.prod(sizes.values())).reshape(tuple(sizes.values()))
@@ -553,11 +552,9 @@ class ConditionalGaussian:
                 # impossible rows are marked, and named together with those of other parts
                 logs = self._prior([*absent], known, own, replace(options, impossible="nan"))
                 logs += self._densities(values[own], first[own], steps, np.isfinite(logs))
-                best = logs.max(axis=1)
-                impossible.extend(own[~np.isfinite(best)].tolist())
-                with np.errstate(invalid="ignore"):
-                    weights = np.exp(logs - best[:, None])
-                yield absent, own, steps, weights
+                shares, log_sums = normalize_logs(logs.T)
+                impossible.extend(own[~np.isfinite(log_sums)].tolist())
+                yield absent, own, steps, shares.T
         if impossible:
             raise impossible_evidence(sorted(impossible), single=False)
 
