@@ -602,10 +602,8 @@ class SharedGrid:
             return seen
         # the sum of the errors of all variables decides
         together = tolerance * len(self.edges)
-        coarse = {}
-        for name, (own, table) in marginals.items():
-            some = ~seen.fine[own]
-            coarse[name] = np.arange(evidence.rows)[own][some], table[:, some]
+        rows, rough = np.arange(evidence.rows), ~seen.fine
+        coarse = {name: (rows[own][rough[own]], table[:, rough[own]]) for name, (own, table) in marginals.items()}
         likely = self._assess_each(coarse, inside, together)
         return RowAssessment(seen.fine | likely.fine & (seen.error <= together), seen.error, likely.splits)
 
