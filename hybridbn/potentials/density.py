@@ -13,13 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, freeze, spread
-from hybridbn.potentials.cell_quadrature import integrate, typical_values, zero_mass_error
+from hybridbn.potentials.cell_quadrature import MASS_TOLERANCE, integrate, typical_values, zero_mass_error
 from hybridbn.potentials.mode_search import describe_point
 from hybridbn.potentials.multinomial import as_number_array, split
 from hybridbn.variables import Continuous, Discrete, Values, Variable, as_objects, plain_state, shorten, slice_blocks
 
 CHUNK = 1 << 18
-MASS_TOLERANCE = 1e-6
 MOST_CHECKED = 64
 GOLDEN = (math.sqrt(5) - 1) / 2
 

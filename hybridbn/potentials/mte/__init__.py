@@ -17,6 +17,7 @@ from hybridbn.potentials.mte import algebra
 from hybridbn.potentials.mte.algebra import integrate_all, integrate_product_cells, multiply_out
 from hybridbn.potentials.mte.evaluation import evaluate, evaluate_log, integrate_cells, inverse_cdf
 from hybridbn.potentials.mte.pieces import (
+    TOLERANCE,
     Factors,
     Piece,
     blocks_from_dict,
@@ -255,7 +256,7 @@ class MTE(Potential):
     @property
     def normalized(self) -> bool:
         """Whether the mass is one for every configuration of the parents."""
-        return self.mass_error <= 1e-6
+        return self.mass_error <= TOLERANCE
 
     @property
     def mass_error(self) -> float:

@@ -22,8 +22,8 @@ import numpy as np
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import MTE
-from hybridbn.potentials.mte.pieces import Piece, compile_pieces
-from hybridbn.potentials.mte.terms import minimize_on_box
+from hybridbn.potentials.mte.pieces import TOLERANCE, Piece, compile_pieces
+from hybridbn.potentials.mte.terms import NEGLIGIBLE, minimize_on_box
 from hybridbn.variables import Continuous, Values, Variable
 
 Function: TypeAlias = Callable[[Values], Values]
@@ -38,8 +38,6 @@ _WORST_CONDITION = 100.0
 """A piece whose terms have a larger condition number is halved, so that at most two digits are lost."""
 _CHECKED = 0.5 - 0.5 * np.cos(np.linspace(0.0, math.pi, 64))
 """Errors are measured at these fractions of a piece."""
-_NEGLIGIBLE = 40.0
-"""Exponents at which a tail is negligible: exp(-40) is below the rounding of 1."""
 _ABSCISSAS = 0.5 + 0.5 * np.polynomial.legendre.leggauss(32)[0]
 _WEIGHTS = 0.5 * np.polynomial.legendre.leggauss(32)[1]
 _SAFETY = 1.05
@@ -315,8 +313,8 @@ def _fit_pieces(
             if rate > 0 and value > 0:
                 box = (-math.inf, float(end)) if sign < 0 else (float(end), math.inf)
                 pieces.append(Piece({name: box}, terms=[(value, {name: -sign * rate}, {name: float(end)})]))
-                checked.append(end + sign * _NEGLIGIBLE / rate * _CHECKED[1:])
-                mass += float(_WEIGHTS @ function(end + sign * _NEGLIGIBLE / rate * _ABSCISSAS)) * _NEGLIGIBLE / rate
+                checked.append(end + sign * NEGLIGIBLE / rate * _CHECKED[1:])
+                mass += float(_WEIGHTS @ function(end + sign * NEGLIGIBLE / rate * _ABSCISSAS)) * NEGLIGIBLE / rate
         result = MTE(variable, pieces=pieces, normalize=normalize)
         x = np.concatenate(checked)
         error = _SAFETY * float(np.abs(np.asarray(result(**{name: x})) - function(x) / mass).max())
@@ -405,8 +403,6 @@ _LOWEST = 0.1
 """A density whose minimum is further below zero, relative to its peak, is refused; three digits leave less than a
 fifth.
 """
-_MASS_TOLERANCE = 1e-6
-"""Densities whose mass is this near to 1 are not normalized."""
 
 
 def repair_mixture(
@@ -443,7 +439,7 @@ def repair_mixture(
             f"the density of {child.name!r} was negative in places (down to {depth:.3g} of its peak) and was lifted"
         )
         mixture = MTE(child, parents=parents, pieces=pieces, normalize=None)
-    if mixture.mass_error <= _MASS_TOLERANCE:
+    if mixture.mass_error <= TOLERANCE:
         return mixture, repairs
     try:
         normal = MTE(child, parents=parents, pieces=pieces, normalize=True)

@@ -31,7 +31,7 @@ from hybridbn.potentials.mte.terms import (
 )
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, plain_state, shorten
 
-_TOLERANCE = 1e-6
+TOLERANCE = 1e-6
 """A conditional mass may differ from one by this much, as published coefficients are rounded."""
 _CONSTANT = 1e-9
 """A mass that varies less over a cell of the parents, relative to itself, counts as constant there."""
@@ -227,7 +227,7 @@ def _sample_box(coefficients: Values, rates: Values, low: Values, high: Values) 
 
 def check_masses(masses: Masses, variables: Sequence[Variable]) -> None:
     """Raise if a conditional mass differs from one by more than 1e-6."""
-    wrong = np.flatnonzero(~(np.maximum(np.abs(masses.least - 1), np.abs(masses.most - 1)) <= _TOLERANCE))
+    wrong = np.flatnonzero(~(np.maximum(np.abs(masses.least - 1), np.abs(masses.most - 1)) <= TOLERANCE))
     if len(wrong):
         raise NetworkError(
             f"{variables[-1].name!r}: the mass must be 1 for every configuration of the parents, but it is"

@@ -29,7 +29,7 @@ scipy: LazyModule = LazyModule("scipy")  # networks are converted without it
 
 _SERIES = 22
 """Terms of the power series for arguments below 1, where 1/22! = 1e-21 is below rounding."""
-_NEGLIGIBLE = 40.0
+NEGLIGIBLE = 40.0
 """Exponents at which a decaying term is negligible: exp(-40) = 4e-18 is below the rounding of 1."""
 
 
@@ -123,8 +123,8 @@ def minimize_on_box(coefficients: Values, rates: Values, low: Values, high: Valu
     rates, low, high = rates[:, active], low[active].copy(), high[active].copy()
     for j in range(active.size):  # beyond this length every decaying term is negligible
         slowest = np.abs(rates[rates[:, j] != 0, j]).min()
-        low[j] = max(low[j], high[j] - _NEGLIGIBLE / slowest) if np.isinf(low[j]) else low[j]
-        high[j] = min(high[j], low[j] + _NEGLIGIBLE / slowest) if np.isinf(high[j]) else high[j]
+        low[j] = max(low[j], high[j] - NEGLIGIBLE / slowest) if np.isinf(low[j]) else low[j]
+        high[j] = min(high[j], low[j] + NEGLIGIBLE / slowest) if np.isinf(high[j]) else high[j]
     anchors = np.where(rates > 0, high, low)
     if active.size == 1 and len(coefficients) <= 8:
         candidates = _stationary_points(coefficients, rates[:, 0], low[0], high[0])[:, None]
