@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.fitting.base import effective_size
-from hybridbn.potentials.base import sum_logs
+from hybridbn.potentials.base import draw_codes, sum_logs
 from hybridbn.structures.mixture_statistics import (
     PRIOR_ROWS,
     Cells,
@@ -303,11 +303,9 @@ def _assign_starts(data: MixtureStatistics, weights: Values, chances: Values) ->
     owner = np.zeros(weights.shape, dtype=np.intp)
     components = chances.shape[1]
     for number in range(components):
-        cumulative = np.cumsum(weights * nearest if number else weights, axis=1)
-        empty = ~(cumulative[:, -1] > 0)
-        if empty.any():
-            cumulative[empty] = np.cumsum(weights[empty], axis=1)
-        chosen = (cumulative > chances[:, number, None] * cumulative[:, -1:]).argmax(axis=1)
+        shares = weights * nearest if number else weights
+        shares = np.where(shares.any(axis=1, keepdims=True), shares, weights)
+        chosen = draw_codes(shares, np.arange(len(shares)), chances[:, number])
         distance = _measure_distances(data, chosen)
         closer = distance < nearest
         np.copyto(nearest, distance, where=closer)

@@ -430,8 +430,7 @@ def invert_normals(
     """
     lower = uniforms <= 0.5
     sign = np.where(lower, 1.0, -1.0)
-    with np.errstate(divide="ignore"):
-        target = np.where(lower, np.log(uniforms), -np.log1p(-uniforms))
+    target = sign * take_logs(np.where(lower, uniforms, 1 - uniforms))
     chosen = np.flatnonzero((uniforms > 0) & (uniforms < 1))
 
     def find_tail(points: Values, active: NDArray[np.intp]) -> tuple[Values, Values]:

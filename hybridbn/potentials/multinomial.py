@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Potential, all_states, check_parents, draw_codes, freeze, spread
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations
 
 Side: TypeAlias = "Discrete | tuple[Continuous, ...]"
 """What one dimension of a parameter array runs over: the states of a variable, or several continuous parents."""
@@ -102,9 +102,7 @@ class Multinomial(Potential):
             values: Values = self.table[tuple(spread(axes, self.scope))]
             return values
         # one state of each variable in each row: a single index is twice as fast as one for each dimension
-        index = np.zeros(1, dtype=np.intp)
-        for name, states in zip(self.scope, self.table.shape, strict=True):
-            index = index * states + axes[name][0]
+        index = encode_configurations([axes[name][0] for name in self.scope], self.table.shape, 1)
         return self.table.ravel().take(index, mode="clip").reshape((1,) * self.table.ndim + index.shape)
 
     @cached_property
@@ -122,9 +120,8 @@ class Multinomial(Potential):
 
     def ppf(self, uniforms: Values, given: Axes) -> Codes:
         """Return the first states whose cumulative probability reaches the uniforms; never one of probability zero."""
-        rows = np.zeros(len(uniforms), dtype=np.intp)
-        for parent in self.parents:
-            rows = rows * len(parent) + given[parent.name]
+        codes = [np.asarray(given[parent.name]) for parent in self.parents]
+        rows = encode_configurations(codes, self.table.shape[:-1], len(uniforms))
         return draw_codes(self.table.reshape(-1, len(self.child)), rows, uniforms)
 
     def free_parameters(self) -> int:

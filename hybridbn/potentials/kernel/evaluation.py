@@ -227,8 +227,7 @@ def _evaluate_rows(
     small = (both < SAFE) & ~uncertain[:, None] & np.isfinite(tops) if log else None
     values = np.divide(both, np.where(uncertain, np.inf, total)[:, None], out=both)
     if small is not None:
-        with np.errstate(divide="ignore"):
-            np.log(values, out=values)
+        values = take_logs(values)
         values += tops
         _replace_combinations(values, uncertain | small.any(axis=1), group, axes, child, None)
         return values, np.zeros(1)
