@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -486,11 +487,7 @@ def _measure_scale(potential: Potential, name: str) -> float:
             return 0.0
     start = given.pop(name)
     least, most = (np.full(len(start), end) for end in potential.support(name, 0.0))
-    rows_of = np.arange(len(start))
-
-    def logs(points: Values) -> Values:
-        return evaluate(potential, given, rows_of, points, log=True, along=name)
-
+    logs = partial(evaluate, potential, given, np.arange(len(start)), log=True, along=name)
     try:
         # a peak beside a jump is as wide as it is on its other side
         below, above = (find_decay_distance(logs, start, least, most, sign) for sign in (-1, 1))

@@ -6,6 +6,7 @@ It is searched around the declared breaks, the parents' values and zero, within 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -112,13 +113,12 @@ def find_modes(potential: Potential, given: Axes, reach: int, tail: float) -> Ch
 
 def _find_mode(potential: Potential, given: Axes, low: Values, high: Values, marks: Values) -> Values:
     """Climb the logarithm of the density on ever finer grids; it shows the way from far off, where it is smooth."""
-    rows = np.arange(len(low))
     bounded = np.isfinite(low) & np.isfinite(high)
     with np.errstate(invalid="ignore"):
         even = np.where(bounded, low, 0) + np.where(bounded, high - low, 0) * (np.arange(200.0)[:, None] + 0.5) / 200
     grid = np.concatenate((even, marks)) if bounded.any() else marks
     grid = np.sort(np.where((grid > low) & (grid < high), grid, _inner_point(low, high)), axis=0)
-    return climb(lambda points: evaluate(potential, given, rows, points, log=True), grid)
+    return climb(partial(evaluate, potential, given, np.arange(len(low)), log=True), grid)
 
 
 def climb(logs: Logs, grid: Values) -> Values:
@@ -235,11 +235,7 @@ def _points_around(anchors: Sequence[Values], low: Values, high: Values, reach: 
 
 def _find_width(potential: Potential, given: Axes, low: Values, high: Values, peak: Values) -> Values:
     """Return how far from the peak the density has fallen by a factor e on both sides; an end of the domain counts."""
-    rows = np.arange(len(low))
-
-    def logs(points: Values) -> Values:
-        return evaluate(potential, given, rows, points, log=True)
-
+    logs = partial(evaluate, potential, given, np.arange(len(low)), log=True)
     width = np.maximum(*(find_decay_distance(logs, peak, low, high, sign) for sign in (-1, 1)))
     with np.errstate(invalid="ignore"):
         whole = np.where(np.isfinite(high - low), (high - low) / 4, 1.0)

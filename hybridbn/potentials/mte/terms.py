@@ -120,11 +120,11 @@ def minimize_on_box(coefficients: Values, rates: Values, low: Values, high: Valu
     if not active.size:
         value = float(coefficients.sum())
         return value, point, value
-    rates, low, high = rates[:, active], low[active].copy(), high[active].copy()
-    for j in range(active.size):  # beyond this length every decaying term is negligible
-        slowest = np.abs(rates[rates[:, j] != 0, j]).min()
-        low[j] = max(low[j], high[j] - NEGLIGIBLE / slowest) if np.isinf(low[j]) else low[j]
-        high[j] = min(high[j], low[j] + NEGLIGIBLE / slowest) if np.isinf(high[j]) else high[j]
+    rates, low, high = rates[:, active], low[active], high[active]
+    # beyond this length every decaying term is negligible
+    reach = NEGLIGIBLE / np.where(rates == 0, np.inf, np.abs(rates)).min(axis=0)
+    low = np.where(np.isinf(low), high - reach, low)
+    high = np.where(np.isinf(high), low + reach, high)
     anchors = np.where(rates > 0, high, low)
     if active.size == 1 and len(coefficients) <= 8:
         candidates = _stationary_points(coefficients, rates[:, 0], low[0], high[0])[:, None]
