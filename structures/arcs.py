@@ -347,10 +347,8 @@ def find_essential_graph(arcs: Arcs, fixed: Arcs | None = None) -> EssentialGrap
     """
     joined = arcs | arcs.T
     apart = ~(joined | np.eye(len(joined), dtype=bool))
-    directed = arcs & _exists(apart, arcs)
-    if fixed is not None:
-        directed |= arcs & fixed
-    return direct_what_follows(joined, directed)
+    known = np.zeros_like(arcs) if fixed is None else fixed
+    return direct_what_follows(joined, arcs & (_exists(apart, arcs) | known))
 
 
 def direct_what_follows(joined: Arcs, directed: Arcs) -> EssentialGraph:

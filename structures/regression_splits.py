@@ -399,7 +399,7 @@ class PenalizedSquares:
 
 
 def predict_by_depth(
-    root: TreeNode[NodeRegression], rows: RegressionRows, depth: int, chosen: Codes | None = None
+    root: TreeNode[NodeRegression], rows: RegressionRows, depth: int, chosen: Codes | slice = slice(None)
 ) -> tuple[Values, Values]:
     """Return predictions and variances of the tree cut off at each depth, (depth + 1, rows) both.
 
@@ -411,10 +411,8 @@ def predict_by_depth(
     chosen : ndarray, optional
         The rows that are predicted, by default all.
     """
-    numbers, codes, spread = rows.numbers, rows.codes, rows.spread
-    if chosen is not None:
-        numbers, codes = numbers[chosen], codes[chosen]
-        spread = None if spread is None else spread[chosen]
+    numbers, codes = rows.numbers[chosen], rows.codes[chosen]
+    spread = None if rows.spread is None else rows.spread[chosen]
     means, variances = np.empty((2, depth + 1, len(numbers)))
     full = np.column_stack((np.ones(len(numbers)), numbers))
     pending = [(root, Sample(np.arange(len(full)), np.ones(len(full))))]
