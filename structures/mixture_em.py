@@ -327,9 +327,8 @@ def _measure_distances(data: MixtureStatistics, chosen: NDArray[np.intp]) -> Val
     gap[data.numbers], gap[data.numbers + 1], gap[data.numbers + 2] = square, -2 * value, observed
     both[data.numbers] = observed
     positions, starts, owner = data.states
-    if len(positions):
-        both[positions] = np.add.reduceat(selected[positions], starts, axis=0)[owner]
-        gap[positions] = 2 * (both[positions] - selected[positions])
+    both[positions] = np.add.reduceat(selected[positions], starts, axis=0)[owner]
+    gap[positions] = 2 * (both[positions] - selected[positions])
     shared = data.products(both)
     return np.where(shared > 0, np.maximum(data.products(gap), 0.0) / np.maximum(shared, 1), 1.0)
 
