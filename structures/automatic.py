@@ -456,8 +456,6 @@ class Race:
 
     def _find_dropouts(self, losses: dict[str, Values], rows: NDArray[np.bool_], halve: bool) -> list[str]:
         """Return the candidates that are clearly worse than the best, and with enough rows all of the worse half."""
-        if not losses:
-            return []
         means = {name: self._mean(own, rows) for name, own in losses.items()}
         ranked = sorted(means, key=means.__getitem__)
         halve = halve and int(np.count_nonzero(rows)) >= LEAST_ROWS_TO_HALVE

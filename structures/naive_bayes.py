@@ -395,8 +395,6 @@ def _sum_losses(
 
     def add_up(fold: int) -> Values:
         rows = table.take((dealt == fold) & (table.weights > 0))
-        if not len(rows):
-            return np.zeros(2)
         posterior = networks[fold].posterior(variable.name, rows, options=COARSE)
         return np.array([loss(posterior, rows.coded(variable)) @ rows.weights, rows.weights.sum()])
 
