@@ -30,11 +30,11 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import FormatError
 from hybridbn.exchange import register_format
 from hybridbn.exchange.discrete_networks import (
     Bins,
     build_network,
+    check_text,
     collect_tables,
     format_states,
     write_as,
@@ -343,9 +343,7 @@ def format_bif(network: Network, *, bins: Bins | None = None) -> str:
     """
     tables = collect_tables(network, bins, "BIF")
     states = {
-        child.name: [
-            _format_name(text, _STATE, f"{child.name!r}: the state {text!r}") for text in format_states(child, "BIF")
-        ]
+        child.name: [_format_name(text, _STATE, f"{child.name!r}: the state") for text in format_states(child, "BIF")]
         for child in (table.child for table in tables)
     }
     variables = [_format_variable(table.child, states[table.child.name]) for table in tables]
@@ -374,34 +372,23 @@ def _format_name(text: str, plain: re.Pattern[str], what: str) -> str:
     """Return a name as it is written, quoted where it isn't a plain word; refuse what other programs can't read."""
     if plain.fullmatch(text) and text not in _KEYWORDS:
         return text
-    if not text.isprintable() or text != text.strip() or not text:
-        reason = (
-            "is empty, starts or ends with a space, or holds a line break or another character that can't be printed"
-        )
-    elif set(text) & set(',;{}()"') or ("|" in text and plain is _NAME):
-        reason = 'holds one of , ; { } ( ) | ", which other programs would take for the end of it'
-    else:
-        return f'"{text}"'
-    raise FormatError(
-        f"{what} can't be written to BIF: it {reason}. Rename it (net.rename), or save the network as .hbn"
-    )
+    signs = ',;{}()"' + ("|" if plain is _NAME else "")
+    return f'"{check_text(text, what, "to BIF", signs, trimmed=True)}"'
 
 
 def _format_variable(variable: Discrete, states: list[str]) -> str:
-    name = _format_name(variable.name, _NAME, f"the name {variable.name!r}")
+    name = _format_name(variable.name, _NAME, "the name")
     states_text = f"  type discrete [ {len(states)} ] {{ {', '.join(states)} }};"
     properties = [f"  property {key} = {value} ;" for key, value in bif_properties_of(variable).items()]
     return "\n".join([f"variable {name} {{", states_text, *properties, "}", ""])
 
 
 def _format_potential(potential: Multinomial, states: dict[str, list[str]]) -> str:
-    name, *parents = (_format_name(v.name, _NAME, v.name) for v in (potential.child, *potential.parents))
+    name, *parents = (_format_name(v.name, _NAME, "the name") for v in (potential.child, *potential.parents))
     given = f" | {', '.join(parents)}" if parents else ""
     rows = potential.table.reshape(-1, len(potential.child)).tolist()
-    if parents:
-        labels = [f"({', '.join(row)})" for row in product(*(states[parent.name] for parent in potential.parents))]
-    else:
-        labels = ["table"]
+    configurations = product(*(states[parent.name] for parent in potential.parents))
+    labels = [f"({', '.join(row)})" if row else "table" for row in configurations]
     lines = [f"  {label} {', '.join(map(repr, row))};" for label, row in zip(labels, rows, strict=True)]
     return "\n".join([f"probability ( {name}{given} ) {{", *lines, "}", ""])
 

@@ -164,6 +164,40 @@ def format_states(variable: Discrete, name: str) -> list[str]:
     return texts
 
 
+def check_text(text: str, what: str, place: str, signs: str = '"', *, trimmed: bool = False) -> str:
+    """Return a name or a state; refuse one that would not be read as it is.
+
+    Parameters
+    ----------
+    text : str
+    what, place : str
+        What is written where, for messages.
+    signs : str, optional
+        Those that would end it.
+    trimmed : bool, optional
+        Whether readers drop spaces around it.
+
+    Examples
+    --------
+    >>> check_text("a|b", "the name", "to BIF", "|")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.FormatError: the name 'a|b' can't be written to BIF: it holds one of |, which programs would take
+    for its end. Rename it (net.rename), or save the network as .hbn
+    """
+    faults = {
+        "is empty": not text,
+        "starts or ends with a space": trimmed and text != text.strip(),
+        "holds a line break or another character that can't be printed": not text.isprintable(),
+        f"holds one of {' '.join(signs)}, which programs would take for its end": not {*signs}.isdisjoint(text),
+    }
+    for fault in (fault for fault, is_there in faults.items() if is_there):
+        raise FormatError(
+            f"{what} {text!r} can't be written {place}: it {fault}. Rename it (net.rename), or save the network as .hbn"
+        )
+    return text
+
+
 def format_normals(regression: LinearGaussian, words: Mapping[str, str], pattern: str) -> Any:
     """Return the text of the normal distribution in each configuration of the discrete parents, as lists in each other;
     `pattern` has places for a mean over the words of the continuous parents and for a variance.

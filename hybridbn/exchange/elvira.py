@@ -21,6 +21,7 @@ from hybridbn.exchange import register_format
 from hybridbn.exchange.discrete_networks import (
     Bins,
     build_network,
+    check_text,
     convert_potentials,
     describe_fault,
     encode_properties,
@@ -519,12 +520,7 @@ def _table_or_mixture(potential: Potential) -> Multinomial | MTE | None:
 def _quote(name: str) -> str:
     if _WORD.fullmatch(name) and name not in _KEYWORDS:
         return name
-    if '"' in name or not name.isprintable():
-        raise FormatError(
-            f"the name {name!r} can't be written for Elvira: it holds a quote or what can't be printed. "
-            "Rename it (net.rename), or save the network as .hbn"
-        )
-    return f'"{name}"'
+    return f'"{check_text(name, "the name", "for Elvira")}"'
 
 
 def _format_number(value: float) -> str:

@@ -35,7 +35,7 @@ import struct
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,8 @@ from hybridbn.variables import Discrete, Variable, shorten
 
 if TYPE_CHECKING:
     from hybridbn.learning.ensemble import Ensemble
+
+Kind = TypeVar("Kind")
 
 VERSION = 3
 _OURS = ("variable", "potential")
@@ -84,6 +86,8 @@ _MAX_BITS = 3000
 _MAX_ITEMS = 5_000_000
 """Two bytes of JSON can cost 60 when they are read; this bounds it, and leaves room for networks of 100,000 nodes."""
 
+_TITLES: dict[type, str] = {list: "a list", dict: "an object", str: "text"}
+"""What messages call the types of JSON."""
 _SHORT_REPR = reprlib.Repr()
 _SHORT_REPR.maxstring = _SHORT_REPR.maxother = 100
 
@@ -463,8 +467,7 @@ def _check_manifest(manifest: Any) -> dict[str, Any]:
     check_fields(manifest, "the manifest", ("format", "version", "library", "members"))
     if not isinstance(manifest["library"], str):
         raise FormatError("the manifest's library is not text")
-    members = manifest["members"]
-    return check_fields(members, "the manifest's members", (_NETWORK,), _ARRAYS)
+    return check_fields(manifest["members"], "the manifest's members", (_NETWORK,), _ARRAYS)
 
 
 def _refuse_odd(info: zipfile.ZipInfo) -> None:
@@ -567,8 +570,7 @@ def load(path: str | os.PathLike[str]) -> Network:
         except FormatError as error:
             # The reason may quote the file, which may hold a name of megabytes.
             raise FormatError(f"can't load {os.fsdecode(path)!r}: {error!s:.800}") from error.__cause__
-    network: Network = loaded
-    return network
+    return cast(Network, loaded)
 
 
 def load_network(path: str | os.PathLike[str]) -> Network:
@@ -640,7 +642,7 @@ def _pack_node(network: Network, name: str, packer: Packer) -> dict[str, Any]:
 def unpack_network(content: Any, unpacker: Unpacker) -> Network:
     """Return the network that a file describes, refusing anything else."""
     check_fields(content, "the network", ("nodes", "arcs"), ("attributes",))
-    nodes = _check_list(content["nodes"], "the nodes")
+    nodes = _check_type(content["nodes"], list, "the nodes")
     for i, node in enumerate(nodes):
         check_fields(node, f"node {i}", ("variable", "parents", "family", "parameters"), ("attributes",))
     variables = _unpack_variables([node["variable"] for node in nodes], unpacker)
@@ -655,7 +657,7 @@ def unpack_network(content: Any, unpacker: Unpacker) -> Network:
         derived.check()
     except HybridBNError as error:
         raise FormatError(str(error)) from error
-    arcs = [_unpack_arc(arc, unpacker) for arc in _check_list(content["arcs"], "the arcs")]
+    arcs = [_unpack_arc(arc, unpacker) for arc in _check_type(content["arcs"], list, "the arcs")]
     if {arc[:2] for arc in arcs} != set(derived.edges) or len(arcs) != derived.number_of_edges():
         raise FormatError("the arcs are not those from the potentials' parents")
     # The graph is built anew because algorithms follow the order of the arcs: results must not depend on the detour.
@@ -679,7 +681,7 @@ def _unpack_variables(states: list[Any], unpacker: Unpacker) -> dict[str, Variab
         if "unit" in state:
             check_fields(state["unit"], f"the unit of node {i}", ("kind", "step", "zone", "pattern"))
         for field in state.keys() - {"name", "unit"}:
-            _check_list(state[field], f"the variable of node {i}: {field}")
+            _check_type(state[field], list, f"the variable of node {i}: {field}")
         try:
             variable = variable_from_dict(state)
         except (HybridBNError, TypeError, ValueError, OverflowError) as error:
@@ -697,15 +699,13 @@ def _unpack_potential(
 ) -> Potential:
     where = f"node {variable.name!r}"
     family = _find_family(node["family"], where)
-    names = _check_list(node["parents"], f"{where}, its parents")
+    names = _check_type(node["parents"], list, f"{where}, its parents")
     unknown = [name for name in names if not isinstance(name, str) or name not in variables]
     if unknown:
         raise FormatError(f"{where}: its parents {shorten(unknown)} are no nodes")
     if len(set(names)) < len(names):
         raise FormatError(f"{where}: a parent occurs twice among {shorten(names)}")
-    parameters = unpacker.unpack(node["parameters"])
-    if not isinstance(parameters, dict):
-        raise FormatError(f"{where}: its parameters are not an object")
+    parameters = _check_type(unpacker.unpack(node["parameters"]), dict, f"{where}, its parameters")
     try:
         potential = family.from_dict(variable, tuple(variables[name] for name in names), parameters)
         surplus = [name for name in parameters if name not in potential.to_dict()]
@@ -735,15 +735,12 @@ def _find_family(name: Any, where: str) -> type[Potential]:
 
 
 def _unpack_attributes(packed: Any, unpacker: Unpacker) -> dict[Any, Any]:
-    attributes = unpacker.unpack(packed)
-    if not isinstance(attributes, dict):
-        raise FormatError(f"attributes must be an object, not {abbreviate(attributes)}")
-    return attributes
+    return _check_type(unpacker.unpack(packed), dict, "attributes")
 
 
-def _check_list(value: Any, what: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise FormatError(f"{what} must be a list, not {abbreviate(value)}")
+def _check_type(value: Any, kind: type[Kind], what: str) -> Kind:
+    if not isinstance(value, kind):
+        raise FormatError(f"{what} must be {_TITLES[kind]}, not {abbreviate(value)}")
     return value
 
 
@@ -779,10 +776,11 @@ def unpack_ensemble(content: Any, unpacker: Unpacker) -> Ensemble:
     restarts, listed = content["restarts"], content["networks"]
     if type(restarts) is not int or restarts < 0:
         raise FormatError(f"the ensemble: restarts must be a whole number, not {abbreviate(restarts)}")
-    if not isinstance(content["target"], str) or not isinstance(listed, list):
-        raise FormatError("the ensemble: expected the name of a target and a list of networks")
+    _check_type(content["target"], str, "the ensemble: its target")
     votes, errors = unpacker.unpack(content["votes"]), unpacker.unpack(content["errors"])
-    networks = tuple(unpack_network(network, unpacker) for network in listed)
+    networks = tuple(
+        unpack_network(network, unpacker) for network in _check_type(listed, list, "the ensemble: its networks")
+    )
     try:
         return Ensemble(networks, votes, content["target"], content["algorithm"], errors, restarts)
     except (HybridBNError, TypeError, ValueError) as error:

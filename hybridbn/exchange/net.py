@@ -21,12 +21,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from hybridbn.errors import FormatError, NetworkError
+from hybridbn.errors import NetworkError
 from hybridbn.exchange import register_format
 from hybridbn.exchange.discrete_networks import (
     Bins,
     LinearValue,
     build_network,
+    check_text,
     convert_potentials,
     encode_properties,
     find_free_word,
@@ -329,30 +330,22 @@ def format_net(network: Network, *, bins: Bins | None = None) -> str:
 
 
 def _format_node(variable: Variable, word: str) -> list[str]:
-    label = [f"  label = {_quote(variable.name, 'the name')};"] if word != variable.name else []
-    if isinstance(variable, Continuous):
-        if word != variable.name:
-            label += [f'  {key} = "{text}";' for key, text in encode_properties(variable, (), word).items()]
-        return [f"continuous node {word}", "{", *label, "}"]
-    texts = _simplify_states(format_states(variable, "NET"))
-    states = " ".join(_quote(text, f"{variable.name!r}: the state") for text in texts)
+    texts = [] if isinstance(variable, Continuous) else _simplify_states(variable)
     properties = [f'  {key} = "{text}";' for key, text in encode_properties(variable, texts, word).items()]
-    return [f"node {word}", "{", f"  states = ({states});", *label, *properties, "}"]
+    if word != variable.name:
+        properties.insert(0, f'  label = "{check_text(variable.name, "the name", "to NET")}";')
+    if isinstance(variable, Continuous):
+        return [f"continuous node {word}", "{", *properties, "}"]
+    states = " ".join(f'"{text}"' for text in texts)
+    return [f"node {word}", "{", f"  states = ({states});", *properties, "}"]
 
 
-def _simplify_states(texts: list[str]) -> list[str]:
+def _simplify_states(variable: Discrete) -> list[str]:
     """Return states without spaces, parentheses, commas and non-ASCII signs, which pgmpy or pyAgrum misread."""
+    texts = format_states(variable, "NET")
     used = {text for text in texts if not _AWKWARD.search(text)}
-    return [text if text in used else find_free_word(_AWKWARD.sub("_", text), used) for text in texts]
-
-
-def _quote(text: str, what: str) -> str:
-    if '"' in text or not text.isprintable() or not text:
-        raise FormatError(
-            f"{what} {text!r} can't be written to NET: it is empty, or holds a quote or a character that can't be"
-            " printed. Rename it (net.rename), or save the network as .hbn"
-        )
-    return f'"{text}"'
+    words = [text if text in used else find_free_word(_AWKWARD.sub("_", text), used) for text in texts]
+    return [check_text(word, f"{variable.name!r}: the state", "to NET") for word in words]
 
 
 def _format_data(potential: Multinomial | LinearGaussian, words: dict[str, str]) -> str:

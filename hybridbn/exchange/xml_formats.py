@@ -20,12 +20,13 @@ from xml.sax.saxutils import escape, quoteattr
 import networkx as nx
 import numpy as np
 
-from hybridbn.errors import FormatError, NetworkError, warn_user
+from hybridbn.errors import NetworkError, warn_user
 from hybridbn.exchange import register_format
 from hybridbn.exchange.discrete_networks import (
     Bins,
     LinearValue,
     build_network,
+    check_text,
     collect_tables,
     convert_potentials,
     describe_fault,
@@ -124,12 +125,15 @@ def format_xmlbif(network: Network, *, bins: Bins | None = None) -> str:
     tables = collect_tables(network, bins, "XMLBIF")
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>", "<NAME>hybridbn</NAME>"]
     for variable in (table.child for table in tables):
-        texts = format_states(variable, "XMLBIF")
+        texts = [
+            check_text(text, f"{variable.name!r}: the state", "to XMLBIF", "", trimmed=True)
+            for text in format_states(variable, "XMLBIF")
+        ]
         properties = encode_properties(variable, texts, variable.name)
         lines += [
             '<VARIABLE TYPE="nature">',
-            f"  <NAME>{_escape_text(variable.name, 'the name')}</NAME>",
-            *(f"  <OUTCOME>{_escape_text(text, f'{variable.name!r}: the state')}</OUTCOME>" for text in texts),
+            f"  <NAME>{escape(check_text(variable.name, 'the name', 'to XMLBIF', '', trimmed=True))}</NAME>",
+            *(f"  <OUTCOME>{escape(text)}</OUTCOME>" for text in texts),
             *(f"  <PROPERTY>{key} = {text}</PROPERTY>" for key, text in properties.items()),
             "</VARIABLE>",
         ]
@@ -145,15 +149,6 @@ def format_xmlbif(network: Network, *, bins: Bins | None = None) -> str:
             "</DEFINITION>",
         ]
     return "\n".join([*lines, "</NETWORK>", "</BIF>", ""])
-
-
-def _escape_text(text: str, what: str) -> str:
-    if not text or text != text.strip() or not text.isprintable():
-        raise FormatError(
-            f"{what} {text!r} can't be written to XMLBIF: it is empty, starts or ends with a space, or holds a"
-            " character that can't be printed. Rename it (net.rename), or save the network as .hbn"
-        )
-    return escape(text)
 
 
 # -- XDSL -------------------------------------------------------------------------------------------------------------
@@ -371,7 +366,7 @@ def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
         left, top = 40 + 160 * (number % _PER_ROW), 40 + 100 * (number // _PER_ROW)
         lines += [
             f'      <node id="{words[potential.child.name]}">',
-            f"        <name>{_escape_name(potential.child.name)}</name>",
+            f"        <name>{escape(check_text(potential.child.name, 'the name', 'to XDSL', ''))}</name>",
             '        <interior color="e5f6f7" />',
             '        <outline color="000080" />',
             '        <font color="000000" name="Arial" size="8" />',
@@ -379,15 +374,6 @@ def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
             "      </node>",
         ]
     return "\n".join([*lines, "    </genie>", "  </extensions>", "</smile>", ""])
-
-
-def _escape_name(name: str) -> str:
-    if not name.isprintable():
-        raise FormatError(
-            f"the name {name!r} can't be written to XDSL: it holds a character that can't be printed. "
-            "Rename it (net.rename), or save the network as .hbn"
-        )
-    return escape(name)
 
 
 def _format_parents(potential: Potential, words: Mapping[str, str]) -> list[str]:
