@@ -23,7 +23,7 @@ from typing import IO, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 
 from hybridbn.errors import FormatError
-from hybridbn.exchange.parsing import NUMBER, UNSIGNED, SourceText, Token, Tokens, decode_source
+from hybridbn.exchange.parsing import NUMBER, UNSIGNED, SourceText, Token, Tokens, decode_source, remove_quotes
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, check_numbers, label_codes
 from hybridbn.tables.formats.base import FileFormat
@@ -108,11 +108,6 @@ class ElviraSyntax:
     cases: str | None = None
 
 
-def remove_quotes(text: str) -> str:
-    """Return a word without the quotes around it, if it has any."""
-    return text[1:-1] if text[:1] == '"' else text
-
-
 class _ElviraParser:
     def __init__(self, source: SourceText) -> None:
         self.source, self.tokens = source, Tokens(source.text, source.fail, _TOKEN)
@@ -141,24 +136,8 @@ class _ElviraParser:
             self.source.fail(token.at, f"a number of {len(token.text)} characters")
         return sign + token.text
 
-    def take_value(self) -> str:
-        """Take everything up to the next ``;``, and return it as text."""
-        start = end = self.tokens.now.at
-        while not self.tokens.skip(";"):
-            if self.tokens.now.kind == "end" or self.tokens.now.text in "{}":
-                self.tokens.fail("`;`")
-            token = self.tokens.take()
-            end = token.at + len(token.text)
-        return self.source.text[start:end]
-
     def take_states(self) -> list[str]:
-        self.tokens.expect("(", after="before the states")
-        states: list[str] = []
-        while not self.tokens.skip(")"):
-            states.append(self.take_name("a state, or `)`").text)
-            self.tokens.skip(",")
-        self.tokens.expect(";", after="after the states")
-        return states
+        return self.tokens.take_states(lambda: self.take_name("a state, or `)`").text)
 
     # -- blocks ----------------------------------------------------------------------------------------------------
 
@@ -198,9 +177,9 @@ class _ElviraParser:
             case ["default", "node", "states"]:
                 syntax.states = self.take_states()
             case ["number-of-cases"]:
-                syntax.cases = self.take_value()
+                syntax.cases = self.tokens.take_value(words[0])
             case _:
-                self.take_value()
+                self.tokens.take_value(words[0])
 
     def parse_node(self, syntax: ElviraSyntax) -> None:
         name = self.take_name("a node's name")
@@ -214,7 +193,7 @@ class _ElviraParser:
             if key.text == "states":
                 node.states = self.take_states()
                 continue
-            value = self.take_value()
+            value = self.tokens.take_value(key.text)
             match key.text:
                 case "type-of-variable":
                     node.continuous = self.check_type(Token("word", value, key.at))
@@ -262,7 +241,7 @@ class _ElviraParser:
         while not self.tokens.skip("}"):
             key = self.take_key("a property of the relation, or `}`")
             if key.text != "values":
-                value = self.take_value()
+                value = self.tokens.take_value(key.text)
                 active = active and (key.text, value) != ("active", "false")
                 if key.text == "kind-of-relation" and value not in ("potential", "conditional-prob"):
                     self.source.fail(
@@ -392,8 +371,8 @@ def parse_head(source: SourceText) -> tuple[ElviraSyntax, int]:
             parser.parse_property(token, syntax)
     while not parser.tokens.skip("{"):
         parser.take_name("`{` after relation")
-    while parser.take_key("a property of the relation, or cases").text != "cases":
-        parser.take_value()
+    while (key := parser.take_key("a property of the relation, or cases")).text != "cases":
+        parser.tokens.take_value(key.text)
     return syntax, parser.tokens.expect("(", after="before the cases").at + 1
 
 

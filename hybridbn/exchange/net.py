@@ -49,6 +49,7 @@ from hybridbn.exchange.parsing import (
     check_scope,
     decode_source,
     read_source,
+    remove_quotes,
 )
 from hybridbn.network import Network
 from hybridbn.potentials import LinearGaussian, Multinomial
@@ -133,39 +134,31 @@ class _NetParser:
     def take_word(self, what: str) -> Token:
         return self.tokens.take_kind("word", "number", wanted=what)
 
-    def take_attributes(self) -> dict[str, list[str]]:
-        """Take a block, and return the words of each attribute."""
-        attributes: dict[str, list[str]] = {}
+    def take_attributes(self) -> tuple[list[str], dict[str, str]]:
+        """Take a block, and return the states that it declares, and the texts of its other attributes."""
+        states: list[str] = []
+        attributes: dict[str, str] = {}
         self.tokens.expect("{")
         while not self.tokens.skip("}"):
-            key = self.take_word("an attribute, or `}`")
-            self.tokens.expect("=", after=f"after {key.text[:40]!r}")
-            attributes[key.text] = self.take_value(key)
-        return attributes
+            key = self.take_word("an attribute, or `}`").text
+            self.tokens.expect("=", after=f"after {key[:40]!r}")
+            if key == "states":
+                states = self.tokens.take_states(self.take_state)
+            else:
+                attributes[key] = remove_quotes(self.tokens.take_value(key))
+        return states, attributes
 
-    def take_value(self, key: Token) -> list[str]:
-        """Take the value of an attribute up to its semicolon, and return its words."""
-        words: list[str] = []
-        while not self.tokens.skip(";"):
-            if self.tokens.now.kind == "end" or self.tokens.now.text in ("{", "}"):
-                self.tokens.fail(f"`;` after the value of {key.text[:40]!r}")
-            token = self.tokens.take()
-            if token.kind != "sign":
-                words.append(token.text[1:-1] if token.kind == "quoted" else token.text)
-            elif token.text in "+-":
-                words.append(token.text)
-        return words
+    def take_state(self) -> str:
+        return remove_quotes(self.tokens.take_kind("quoted", "word", "number", wanted="a state, or `)`").text)
 
     def parse_node(self, continuous: bool) -> None:
         name = self.take_word("a node's name")
         if name.text in self.variables:
             self.source.fail(name.at, f"a second node named {name.text[:60]!r}")
-        attributes = self.take_attributes()
-        properties = {key: words[0] for key, words in attributes.items() if key.startswith("hybridbn_") and words}
+        states, properties = self.take_attributes()
         if continuous:
             self.variables[name.text] = Continuous(restore_name(name.text, properties))
             return
-        states = attributes.get("states")
         if not states:
             self.source.fail(name.at, f"{name.text!r} has no states")
         fail = partial(self.source.fail, name.at)
@@ -186,7 +179,7 @@ class _NetParser:
             key = self.take_word("an attribute of the potential, or `}`")
             start = self.tokens.expect("=", after=f"after {key.text[:40]!r}").at + 1
             if key.text != "data":
-                self.take_value(key)
+                self.tokens.take_value(key.text)
                 continue
             if data is not None:
                 self.source.fail(key.at, "a second `data` in one potential")

@@ -160,6 +160,31 @@ class Tokens:
             self.fail(" or ".join(f"`{text}`" for text in texts) + (f" {after}" if after else ""))
         return self.take()
 
+    def take_value(self, key: str) -> str:
+        """Take everything up to the next ``;`` behind the name of a property, and return it as text."""
+        start = end = self.now.at
+        while not self.skip(";"):
+            if self.now.text in "{}":  # or nothing is left
+                self.fail(f"`;` after the value of {key[:40]!r}")
+            token = self.take()
+            end = token.at + len(token.text)
+        return self._text[start:end]
+
+    def take_states(self, take: Callable[[], str]) -> list[str]:
+        """Take what stands between parentheses, with or without commas, and the ``;`` behind; `take` takes a state."""
+        self.expect("(", after="before the states")
+        states: list[str] = []
+        while not self.skip(")"):
+            states.append(take())
+            self.skip(",")
+        self.expect(";", after="after the value of 'states'")
+        return states
+
+
+def remove_quotes(text: str) -> str:
+    """Return a word without the quotes around it, if it has any."""
+    return text[1:-1] if text[:1] == '"' else text
+
 
 def parse_probabilities(text: str, wanted: int, fail: Fail, owner: str, *, most: float = 1.0) -> Values:
     """Return the probabilities in a text, separated by white space or commas.
