@@ -2,56 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from hybridbn.commands.locations import refuse_replacement
-from hybridbn.commands.table_input import read_marked, split_marks
+from hybridbn.commands.table_input import TableRequest, read_marked
 from hybridbn.commands.terminal import Terminal, UsageFault, keep_interrupts
 from hybridbn.exchange import is_network, network_suffixes, read_network, write_network
 from hybridbn.tables.formats import describe_location, suffix_of, write_table
 from hybridbn.tables.formats.base import suffixes
-from hybridbn.tables.formats.delimited import MISSING
 
 
-def convert(
-    source: str,
-    target: str,
-    terminal: Terminal,
-    *,
-    bins: int | None = None,
-    no_clobber: bool = False,
-    reading: Mapping[str, Any] | None = None,
-) -> None:
+def convert(request: TableRequest, terminal: Terminal, *, bins: int | None = None) -> None:
     """Read a file and write it in another format, whole or not at all.
 
     Parameters
     ----------
-    source, target : str
-        Both files of networks, or both of tables (or tables of databases), as their suffixes tell.
+    request : TableRequest
+        Its input and output are both files of networks, or both of tables (or tables of databases), as their suffixes
+        tell.
+    terminal : Terminal
     bins : int, optional
         Cut each continuous variable of a network into this many bins, if the format has no continuous variables.
-    no_clobber : bool
-        Refuse to replace an existing file.
-    reading : mapping, optional
-        Options of `hybridbn.read_table`.
     """
+    source, target = request.input, request.output
     networks = _same_kind(source, target)
     if bins is not None and not networks:
         raise UsageFault("--bins is for networks; leave it out")
-    if reading and networks:
-        raise UsageFault(f"--{next(iter(reading))} is for tables; leave it out")
+    if networks and (request.given or request.marks):
+        raise UsageFault(f"--{next(iter(request.given), 'missing')} is for tables; leave it out")
     database = "://" in target
     if not database:
-        refuse_replacement(source, target, no_clobber)
+        refuse_replacement(source, target, request.no_clobber)
     with terminal.forward_warnings():
         if networks:
             options: dict[str, Any] = {} if bins is None else {"bins": bins}
             write_network(read_network(source), target, **options)
         else:
             keep_interrupts()
-            _refuse_options(source, reading or {})
-            table = read_marked(source, reading or {}, terminal)
+            _refuse_options(request)
+            table = read_marked(request, terminal)
             write_table(table, target, overwrite=not database, weights="weight" if table.weighted else None)
 
 
@@ -91,10 +80,11 @@ def _same_kind(source: str, target: str) -> bool:
     return kinds[0] == "a network"
 
 
-def _refuse_options(source: str, reading: Mapping[str, Any]) -> None:
+def _refuse_options(request: TableRequest) -> None:
     """Refuse options that the input's format does not have."""
+    source = request.input
     form = None if "://" in source or source.startswith("sqlite:") else suffixes().get(suffix_of(source))
     known = {"discrete", "continuous", *(form.options if form else ()), *(["encoding"] if form and form.text else ())}
-    for name, given in reading.items():
-        if name not in known and (name != "missing" or split_marks(given)[0] != MISSING):
+    for name in request.given:
+        if name not in known:
             raise UsageFault(f"--{name} says nothing of {form.title if form else 'a database'}; leave it out")

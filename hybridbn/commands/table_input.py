@@ -90,10 +90,16 @@ class TableRequest:
                 raise UsageFault(f"column {both[0]!r} is named in both --{first} and --{second}")
 
     @property
+    def given(self) -> dict[str, Any]:
+        """The options of `hybridbn.read_table` that the user gave."""
+        names = ("discrete", "continuous", "delimiter", "missing", "decimal", "thousands", "dates", "encoding")
+        options = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in options.items() if value not in (None, (), MISSING)}
+
+    @property
     def reading(self) -> dict[str, Any]:
-        """The options of formats for reading."""
-        options = {name: getattr(self, name) for name in ("delimiter", "decimal", "thousands", "dates")}
-        return {**options, "missing": self.missing or MISSING, "states": (*self.discrete, *self.keep)}
+        """The options of formats for reading blocks."""
+        return {**self.given, "states": (*self.discrete, *self.keep)}
 
 
 def is_shared(request: TableRequest) -> bool:
@@ -281,18 +287,10 @@ def settle_marks(texts: Sequence[str], rows: Rows, names: Collection[str], termi
     return marks
 
 
-def read_marked(path: str, reading: Mapping[str, Any], terminal: Terminal, **options: Any) -> Table:
-    """Read a table as the command is told to, with cells missing that hold marks.
-
-    Parameters
-    ----------
-    reading : mapping
-        Options of `hybridbn.read_table`, but for what `--missing` was given.
-    """
-    texts, marks = split_marks(reading.get("missing", ()))
-    markers = {} if texts == MISSING else {"missing": texts}
-    table = read_table(path, **{**reading, **options, "missing": None, **markers})
-    return table.declare(missing=settle_marks(marks, table, table.names, terminal))
+def read_marked(request: TableRequest, terminal: Terminal) -> Table:
+    """Read the table that a request names, with cells missing that hold marks."""
+    table = read_table(request.input, **request.given)
+    return table.declare(missing=settle_marks(request.marks, table, table.names, terminal))
 
 
 def _count_marks(texts: Sequence[str], table: Table, first: int) -> Counter[tuple[str, str]]:
@@ -403,13 +401,7 @@ def open_scan(request: TableRequest, engine: Backend, terminal: Terminal) -> Sca
     if request.input == "-" or request.format is not None or request.from_format is not None:
         what = "a pipe" if request.input == "-" else "a file without a telling suffix"
         raise UsageFault(f"{what} can't be read by several workers; make a file with hybridbn convert")
-    told = {name: value for name, value in request.reading.items() if name != "states" and value is not None}
-    if tuple(told["missing"]) == tuple(MISSING):
-        del told["missing"]
-    if request.encoding is not None:
-        told["encoding"] = request.encoding
-    size = max(request.sample, 2)
-    made = scan(request.input, request.discrete, request.continuous, backend=engine, sample=size, **told)
+    made = scan(request.input, backend=engine, sample=max(request.sample, 2), **request.given)
     refuse_unknown_columns(request, made.names)
     made = made.declare(missing=settle_marks(request.marks, made, made.names, terminal))
     return made.drop(request.keep) if request.keep else made

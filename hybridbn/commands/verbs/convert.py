@@ -6,7 +6,7 @@ import argparse
 from typing import ClassVar
 
 from hybridbn.commands.terminal import Terminal
-from hybridbn.commands.verb import TEXT_OPTIONS, Groups, Verb, list_reading
+from hybridbn.commands.verb import TEXT_OPTIONS, Groups, Verb
 
 
 class Convert(Verb):
@@ -40,12 +40,6 @@ What a format can't hold is refused by name. The output appears complete or not 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Convert."""
         from hybridbn.commands.convert import convert
+        from hybridbn.commands.table_input import TableRequest
 
-        convert(
-            options.input,
-            options.output,
-            terminal,
-            bins=options.bins,
-            no_clobber=options.no_clobber,
-            reading=list_reading(options, "discrete", "continuous"),
-        )
+        convert(TableRequest.of(options), terminal, bins=options.bins)

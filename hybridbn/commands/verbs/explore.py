@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hybridbn.commands.terminal import Terminal, UsageFault
-from hybridbn.commands.verb import TEXT_OPTIONS, Groups, Verb, list_reading, parse_count
+from hybridbn.commands.verb import TEXT_OPTIONS, Groups, Verb, parse_count
 from hybridbn.registry import LazyModule
 
 _files: LazyModule = LazyModule("hybridbn.tables.formats.files")
@@ -83,9 +83,9 @@ nothing where it has none.
 
 def _read_data(options: argparse.Namespace, network: Any, terminal: Terminal) -> Any:
     """Return the table to step through."""
-    from hybridbn.commands.table_input import read_marked
+    from hybridbn.commands.table_input import TableRequest, read_marked
 
-    table = read_marked(options.data, list_reading(options), terminal)
+    table = read_marked(TableRequest.of(options, input=options.data), terminal)
     return table.with_variables(network.variables, unknown=options.unknown)
 
 
