@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import time
+from collections import Counter
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
@@ -71,7 +72,6 @@ class ImputationRequest(ImputationOptions, TableRequest):
     include: tuple[str, ...] = ()
     random_state: int = 0
     report: str | None = None
-    output_delimiter: str | None = None
     draw_column: str = "draw"
     restart: bool = False
     show: int = 0
@@ -131,7 +131,7 @@ class ImputationRun:
     profile: TableProfile = field(init=False)
     filler: Filler = field(init=False)
     value_counts: dict[str, Any] = field(default_factory=dict)
-    outside: dict[str, int] = field(default_factory=dict)
+    outside: Counter[str] = field(default_factory=Counter)
     began: float = field(default_factory=time.monotonic)
 
 
@@ -403,8 +403,7 @@ def _warn_about_strategy(run: ImputationRun) -> None:
 def _make_output(run: ImputationRun) -> Output:
     request = run.request
     counter = request.draw_column if request.draws is not None else None
-    options = {"delimiter": request.output_delimiter}
-    return Output(run.destination, run.source, run.profile, counter, request.encoding, options)
+    return Output(run.destination, run.source, run.profile, counter, request.encoding)
 
 
 def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
@@ -426,9 +425,8 @@ def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
                 workspace.put(f"part-{draw}-{number}", output.make_part(block, part_fills, draw))
     if request.report:
         run.value_counts = add_counts(workspace.json(f"tally-{number}.json") for number in range(count))
-    for number in range(count):
-        for name, outside in (workspace.json(f"outside-{number}.json") or {}).items():
-            run.outside[name] = run.outside.get(name, 0) + outside
+    beyond = (Counter[str](workspace.json(f"outside-{number}.json")) for number in range(count))
+    run.outside = sum(beyond, Counter[str]())
     return [workspace.path(f"part-{draw}-{number}") for draw in range(draws) for number in range(count)]
 
 

@@ -42,8 +42,6 @@ class Output:
         The name of a first column that counts the draws.
     encoding : str, optional
         The encoding of a text file; by default that of the source.
-    options : dict
-        Options of the command line for writing a file; a format uses those that it knows.
     added : sequence of Field
         Columns that the source doesn't have.
     """
@@ -55,7 +53,6 @@ class Output:
         profile: TableProfile,
         counter: str | None,
         encoding: str | None,
-        options: dict[str, Any],
         added: Sequence[Field] = (),
     ) -> None:
         self._location, self._source, self._profile, self._form = location, source, profile, location.form
@@ -65,7 +62,7 @@ class Output:
         fields = [self._make_field(name) for name in self.names]
         self.kinds: dict[str, str] = {field.name: field.kind for field in (*fields, *added)}
         self.writer: FileWriter | DatabaseWriter = self._make_writer(
-            [*fields, *added], None if added else source, counter, encoding, options
+            [*fields, *added], None if added else source, counter, encoding
         )
         # A text format that writes numbers digit by digit copies them from a text source as they are.
         self._keeps_text = isinstance(self._form, FileFormat) and self._form.text and self._form.exact
@@ -80,14 +77,13 @@ class Output:
         origin: TableSource | None,
         counter: str | None,
         encoding: str | None,
-        options: dict[str, Any],
     ) -> FileWriter | DatabaseWriter:
         form = self._form
         if isinstance(form, Database):
             return DatabaseWriter(form, fields, self._location.url, counter)
-        told = {"encoding": encoding_of_file(form, encoding), **options}
         known = self._source.dialect.writing(self._location.suffix) if "delimiter" in form.options else {}
-        known |= {n: value for n, value in told.items() if value is not None and n in (*form.options, "encoding")}
+        told = encoding_of_file(form, encoding)
+        known |= {} if told is None else {"encoding": told}
         return form.writer(fields, self._location.suffix, origin=origin, counter=counter, **known)
 
     def _is_typed(self, name: str) -> bool:

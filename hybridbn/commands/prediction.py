@@ -84,7 +84,7 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
             made, _ = predictor((read_block(next(source.blocks(1)), variables, {})[:0], 0))
             added = fields_of(made, destination.form.title)
             _refuse_present_columns(added, source)
-            output = Output(destination, source, profile, None, request.encoding, {}, added)
+            output = Output(destination, source, profile, None, request.encoding, added)
             output.try_to_create()
             with name_file_in_errors(origin.shown):
                 blocks = answer_blocks(request, source, variables, predictor, "predicting", profile.rows)

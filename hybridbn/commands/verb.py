@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import fields
+from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 import hybridbn
@@ -278,15 +279,21 @@ def parse_names(text: str) -> list[str]:
     return names
 
 
-def parse_count(text: str) -> int:
-    """Return a whole number from 0 on."""
+def parse_count(text: str, least: int = 0) -> int:
+    """Return a whole number that is not less than another."""
     try:
         number = int(text)
     except ValueError:
         number = -1
     if number < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    if number < least:
+        raise argparse.ArgumentTypeError(f"must be at least {least}")
     return number
+
+
+parse_positive: Callable[[str], int] = partial(parse_count, least=1)
+"""Return a whole number from 1 on."""
 
 
 def _parse_rows(text: str) -> tuple[int, int]:
@@ -302,14 +309,6 @@ def _parse_rows(text: str) -> tuple[int, int]:
     if first >= end:
         raise argparse.ArgumentTypeError(f"{text!r}: write 100:200 for the rows from number 100 to before 200")
     return first, end
-
-
-def parse_positive(text: str) -> int:
-    """Return a whole number from 1 on."""
-    number = parse_count(text)
-    if not number:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
 
 
 def _parse_level(text: str) -> float:
@@ -449,9 +448,3 @@ ANSWERS: Groups = {
     }
 }
 """How an answer is printed, of which only one way can be asked for."""
-
-
-def list_reading(options: argparse.Namespace, *more: str) -> dict[str, Any]:
-    """Return the options of text files that were given, and `more`, under their names in `hybridbn.read_table`."""
-    names = (*more, "delimiter", "missing", "decimal", "thousands", "dates", "encoding")
-    return {name: value for name in names if (value := getattr(options, name)) not in (None, [])}
