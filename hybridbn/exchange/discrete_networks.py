@@ -606,12 +606,9 @@ def _compute_masses(potential: Potential, given: Mapping[str, NDArray[Any]], chi
     Scales are common to a row, and rows are divided by their sums, so that the scales cancel.
     """
     rows = len(next(iter(given.values()))) if given else 1
-    result = np.empty((rows, len(child)))
-    for block in slice_blocks(rows, _ROWS):
-        some = {name: values[block] for name, values in given.items()}
-        result[block] = _compute_block(potential, some, child)
-    result /= result.sum(axis=1, keepdims=True)
-    return result
+    blocks = ({name: values[block] for name, values in given.items()} for block in slice_blocks(rows, _ROWS))
+    masses = np.concatenate([_compute_block(potential, block, child) for block in blocks])
+    return np.asarray(masses / masses.sum(axis=1, keepdims=True))
 
 
 def _compute_block(potential: Potential, given: Mapping[str, NDArray[Any]], child: Discrete) -> Values:
