@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hybridbn.commands.column_profiles import TableProfile, read_block
 from hybridbn.commands.locations import (
@@ -151,10 +150,10 @@ def _predict(
     """Return the new columns for a table with the number of its first row, and the rows that are impossible."""
     table, first = rows
     options = allow_draws(network, target, Options(impossible="nan"))
-    posterior = network.posterior(target, table, options=options)
-    lost = first + np.flatnonzero(np.isnan(np.atleast_1d(posterior.log_evidence)) | _is_impossible(posterior))
-    cells = {f"{prefix}{name}": cells for name, cells in _describe(posterior, level)}
-    return Table.from_cells(cells), lost.tolist()
+    described = list(_describe(network.posterior(target, table, options=options), level))
+    # probabilities and ends of intervals are there wherever the evidence is possible
+    lost = first + np.flatnonzero(described[-1][1].missing)
+    return Table.from_cells({f"{prefix}{name}": cells for name, cells in described}), lost.tolist()
 
 
 def _describe(posterior: Any, level: float) -> Iterator[tuple[str, Cells]]:
@@ -173,12 +172,6 @@ def _describe(posterior: Any, level: float) -> Iterator[tuple[str, Cells]]:
     yield "sd", Cells(posterior.std())
     yield "low", Cells(low, unit=unit)
     yield "high", Cells(high, unit=unit)
-
-
-def _is_impossible(posterior: Any) -> NDArray[np.bool_]:
-    if isinstance(posterior, DiscretePosterior):
-        return np.asarray(np.isnan(posterior.probabilities).any(axis=1))
-    return np.asarray(np.isnan(np.atleast_1d(posterior.numeric.median())))
 
 
 def _write_parts(

@@ -429,17 +429,15 @@ class _ProbabilityBlock:
         if "default" not in special and len(rows) < self.size:
             self._refuse_missing(configurations, rows)
         values = self._convert_numbers(numbers, rows)
+        default: Values | float = np.nan
         if "default" in special:
             self.names.defaulted += self.size * self.width
             if self.names.defaulted > _DEFAULTED:
                 reason = f"`default` stands for more than {_DEFAULTED:,} numbers; no table of that size is made from it"
                 self._fail(special["default"], reason)
             default = self._convert_numbers([bodies[special["default"]][7:]], [special["default"]])
-            table = np.repeat(default, self.size, axis=0)
-            self.statement_of = np.full(self.size, special["default"], np.intp)
-        else:
-            table = np.empty((self.size, self.width))
-            self.statement_of = np.full(self.size, -1, np.intp)
+        table = np.full((self.size, self.width), default)
+        self.statement_of = np.full(self.size, special.get("default", -1), np.intp)
         # Nearly all blocks have one row for each configuration.
         if np.bincount(configurations, minlength=1).max() > 1:
             self._refuse_twice(configurations, rows)
@@ -493,14 +491,11 @@ class _ProbabilityBlock:
 
     def _split_rows(self, bodies: Sequence[str], rows: Sequence[int]) -> tuple[list[str], list[str]]:
         """Split ``(states) numbers`` at the last parenthesis, as states may hold parentheses and numbers can't."""
-        labels, numbers = [], []
-        for row in rows:
-            label, closing, rest = bodies[row].rpartition(")")
+        parts = [bodies[row].rpartition(")") for row in rows]
+        for row, (_, closing, _) in zip(rows, parts, strict=True):
             if not closing:
                 self._fail(row, f"expected (states) numbers, found {bodies[row][:40]!r}")
-            labels.append(label[1:])
-            numbers.append(rest)
-        return labels, numbers
+        return [label[1:] for label, _, _ in parts], [numbers for _, _, numbers in parts]
 
     def _find_configurations(self, labels: list[str], rows: Sequence[int]) -> NDArray[np.intp]:
         """Return the row of the table for each row of the file."""

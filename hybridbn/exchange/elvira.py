@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -48,6 +48,7 @@ from hybridbn.exchange.parsing import (
     decode_source,
     parse_probabilities,
     read_source,
+    remove_quotes,
 )
 from hybridbn.network import Network
 from hybridbn.potentials import MTE, Multinomial, Piece
@@ -126,17 +127,13 @@ def parse_elvira(
     return _ElviraReader(decode_source(text.encode(), source, None), normalize, bare_rate).build()
 
 
-class _ElviraLeaf(NamedTuple):
-    """A density with the states and the box for which it holds."""
-
-    given: dict[str, int]
-    box: dict[str, tuple[float, float]]
-    density: ElviraDensity
+_ElviraLeaf: TypeAlias = tuple[dict[str, int], dict[str, tuple[float, float]], ElviraDensity]
+"""The states and the box for which a density holds, and the density."""
 
 
 def _read_comment(node: ElviraNode) -> dict[str, str]:
     """Return the properties that hybridbn wrote into a node's comment."""
-    head, *words = node.comment.split()[:8] or [""]
+    head, *words = remove_quotes(node.properties.get("comment", "")).split()[:8] or [""]
     parts = [word.partition("=") for word in words] if head == "hybridbn" else []
     return {key: value for key, _, value in parts}
 
@@ -146,8 +143,9 @@ def discrete_of(node: ElviraNode, source: SourceText, default: list[str] | None)
     states = node.states or default
     if not states:
         source.fail(node.at, f"{node.name!r} has no states")
-    if node.count is not None and node.count != str(len(states)):
-        source.fail(node.at, f"{node.name!r} is declared with {node.count[:20]} states, but {len(states)} are listed")
+    count = node.properties.get("num-states", str(len(states)))
+    if count != str(len(states)):
+        source.fail(node.at, f"{node.name!r} is declared with {count[:20]} states, but {len(states)} are listed")
     properties = {f"hybridbn_{key}": value for key, value in _read_comment(node).items()}
     return restore_variable(node.name, states, properties, partial(source.fail, node.at))
 
@@ -168,8 +166,9 @@ class _ElviraReader:
         """Read all relations and make the network."""
         relations = self._check_relations()
         for node in self.syntax.nodes.values():
-            if node.kind != "chance":
-                self.source.fail(node.at, f"{node.name!r} is a {node.kind[:20]} node; only chance nodes can be read")
+            kind = node.properties.get("kind-of-node", "chance")
+            if kind != "chance":
+                self.source.fail(node.at, f"{node.name!r} is a {kind[:20]} node; only chance nodes can be read")
             self.variables[node.name] = (
                 self._make_continuous(node, relations[node.name])
                 if node.continuous
@@ -230,7 +229,8 @@ class _ElviraReader:
         except ValueError as error:
             self.source.fail(node.at, describe_fault(node.name, error))
         ends = dict[str, float]()
-        for key, text in node.ends.items():
+        for key in node.properties.keys() & {"min", "max"}:
+            text = node.properties[key]
             if not NUMBER.fullmatch(text):
                 self.source.fail(node.at, f"{node.name!r}: {key} = {text[:40]!r} is not a number")
             ends[key] = _restore_infinity(float(text))
@@ -269,12 +269,12 @@ class _ElviraReader:
     def _fill_table(self, relation: ElviraRelation, names: list[str], sizes: list[int]) -> Values:
         """Return the table that a tree over states stands for."""
         table = np.full(sizes, np.nan)
-        for leaf in self._collect_leaves(relation):
-            (coefficient, rates), *more = leaf.density.terms
+        for given, _, density in self._collect_leaves(relation):
+            (coefficient, rates), *more = density.terms
             value = float(coefficient)
             if more or rates or not 0 <= value <= 1.01:
-                self.source.fail(leaf.density.at, f"expected a probability of {names[0]!r}, found another term")
-            table[tuple(leaf.given.get(name, slice(None)) for name in names)] = value
+                self.source.fail(density.at, f"expected a probability of {names[0]!r}, found another term")
+            table[tuple(given.get(name, slice(None)) for name in names)] = value
         return table
 
     def _make_mixture(
@@ -283,7 +283,7 @@ class _ElviraReader:
         leaves = self._collect_leaves(relation)
         grid = math.prod(len(v) for v in (child, *parents) if isinstance(v, Discrete))
         for variable in (child, *parents):
-            ends = {end for leaf in leaves for end in leaf.box.get(variable.name, ())}
+            ends = {end for _, box, _ in leaves for end in box.get(variable.name, ())}
             grid *= max(len(ends) - 1, 1) if isinstance(variable, Continuous) else 1
         if grid > _CELLS:
             self.source.fail(relation.at, f"the pieces of {child.name!r} make a grid of {grid:.3g} cells")
@@ -302,12 +302,13 @@ class _ElviraReader:
         return potential
 
     def _make_piece(self, leaf: _ElviraLeaf, states: dict[str, tuple[Any, ...]], continuous: set[str]) -> Piece:
-        given = {name: states[name][code] for name, code in leaf.given.items()}
-        terms = [(size, self._convert_rates(rates, continuous, leaf.density)) for size, rates in leaf.density.terms]
+        codes, box, density = leaf
+        given = {name: states[name][code] for name, code in codes.items()}
+        terms = [(size, self._convert_rates(rates, continuous, density)) for size, rates in density.terms]
         constants: list[Any] = [size for size, rates in terms if not rates] or [0.0]
         exponentials = [(size, rates) for size, rates in terms if rates]
         # Several constants in one sum are added up as terms without rates.
-        return Piece(leaf.box, given, constants[0], (*exponentials, *((size, {}) for size in constants[1:])))
+        return Piece(box, given, constants[0], (*exponentials, *((size, {}) for size in constants[1:])))
 
     def _convert_rates(self, rates: dict[str, str], continuous: set[str], density: ElviraDensity) -> dict[str, Any]:
         coefficients: dict[str, Any] = {}
@@ -336,7 +337,7 @@ class _ElviraReader:
 
         def walk(tree: ElviraTree, given: dict[str, int], box: dict[str, tuple[float, float]]) -> None:
             if isinstance(tree, ElviraDensity):
-                leaves.append(_ElviraLeaf(given, box, tree))
+                leaves.append((given, box, tree))
                 return
             if tree.name not in names:
                 self.source.fail(

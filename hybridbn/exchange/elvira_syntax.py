@@ -80,12 +80,9 @@ class ElviraNode:
 
     name: str
     at: int
-    kind: str = "chance"
     continuous: bool = False
     states: list[str] | None = None
-    count: str | None = None
-    ends: dict[str, str] = field(default_factory=dict)
-    comment: str = ""
+    properties: dict[str, str] = field(default_factory=dict)
 
 
 class ElviraRelation(NamedTuple):
@@ -194,17 +191,9 @@ class _ElviraParser:
                 node.states = self.take_states()
                 continue
             value = self.tokens.take_value(key.text)
-            match key.text:
-                case "type-of-variable":
-                    node.continuous = self.check_type(Token("word", value, key.at))
-                case "kind-of-node":
-                    node.kind = value
-                case "num-states":
-                    node.count = value
-                case "comment":
-                    node.comment = remove_quotes(value)
-                case "min" | "max":
-                    node.ends[key.text] = value
+            node.properties[key.text] = value
+            if key.text == "type-of-variable":
+                node.continuous = self.check_type(Token("word", value, key.at))
         if node.name in syntax.nodes:
             self.source.fail(node.at, f"a second node named {node.name!r}")
         syntax.nodes[node.name] = node
