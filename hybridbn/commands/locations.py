@@ -201,12 +201,9 @@ def _copy_if_needed(location: Location, folder: Path) -> Path:
     if location.path is not None and not _is_pipe(location.path):
         return location.path
     copy = folder / f"input{location.suffix}{'.gz' if location.packed else ''}"
-    with open_private(copy) as out:
-        if location.path is None:
-            shutil.copyfileobj(sys.stdin.buffer, out, 1 << 20)
-        else:
-            with open(location.path, "rb") as file:
-                shutil.copyfileobj(file, out, 1 << 20)
+    with contextlib.ExitStack() as stack, open_private(copy) as out:
+        file = sys.stdin.buffer if location.path is None else stack.enter_context(open(location.path, "rb"))
+        shutil.copyfileobj(file, out, 1 << 20)
     return copy
 
 

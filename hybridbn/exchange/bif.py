@@ -132,11 +132,6 @@ def _show_names(names: list[str]) -> list[str]:
     return names if "".join(names).isascii() else [name.translate(_SHOW) for name in names]
 
 
-def _quote(name: str) -> str:
-    """Return a name as messages show it."""
-    return repr(name if len(name) <= 60 else f"{name[:57]}...")
-
-
 class _BifParser:
     """One pass over a text; the attributes hold the parts that were read so far."""
 
@@ -219,7 +214,7 @@ class _BifParser:
         if not name:
             self.source.fail(position, "a variable without a name")
         if name in self.variables:
-            self.source.fail(position, f"a second variable named {_quote(name)}")
+            self.source.fail(position, f"a second variable named {name[:60]!r}")
         states: list[str] | None = None
         properties: dict[str, str] = {}
         for statement in map(str.strip, self._split_statements(body, position)):
@@ -232,39 +227,40 @@ class _BifParser:
             if declared is None or states is not None:
                 self.source.fail(
                     position,
-                    f"{_quote(name)}: expected one `type discrete [ n ] {{ ... }};`, found {statement[:40]!r}",
+                    f"{name[:60]!r}: expected one `type discrete [ n ] {{ ... }};`, found {statement[:40]!r}",
                 )
             if declared[1] != "discrete":
                 self.source.fail(
-                    position, f"{_quote(name)} is of type {declared[1]!r}; BIF files hold discrete variables only"
+                    position, f"{name[:60]!r} is of type {declared[1]!r}; BIF files hold discrete variables only"
                 )
             states = self._parse_states(name, declared[2], declared[3], position)
         if states is None:
-            self.source.fail(position, f"{_quote(name)} has no `type discrete [ n ] {{ ... }};`")
+            self.source.fail(position, f"{name[:60]!r} has no `type discrete [ n ] {{ ... }};`")
         try:
             cuts = tuple(map(float, properties["hybridbn_cuts"].split())) if "hybridbn_cuts" in properties else None
             self.variables[name] = Discrete(name, _convert_states(states, properties.get("hybridbn_states")), cuts)
         except (ValueError, KeyError) as error:
-            self.source.fail(position, f"{_quote(name)}: its properties don't fit its states: {error}")
+            self.source.fail(position, f"{name[:60]!r}: its properties don't fit its states: {error}")
         self.codes[name] = {state: code for code, state in enumerate(states)}
 
     def _parse_states(self, name: str, count: str | None, listed: str | None, position: int) -> list[str]:
         wanted = None if count is None else int(count)
         states = self._split_list(listed or "", wanted)
         if not states or "" in states:
-            self.source.fail(position, f"{_quote(name)} has {'an empty state name' if states else 'no states'}")
+            self.source.fail(position, f"{name[:60]!r} has {'an empty state name' if states else 'no states'}")
         if wanted is not None and len(states) != wanted:
-            self.source.fail(position, f"{_quote(name)} is declared with {wanted} states, but {len(states)} are listed")
+            self.source.fail(position, f"{name[:60]!r} is declared with {wanted} states, but {len(states)} are listed")
         if len(set(states)) != len(states):
             twice = Counter(states).most_common(1)[0][0]
-            self.source.fail(position, f"{_quote(name)} lists the state {_quote(twice)} twice")
+            self.source.fail(position, f"{name[:60]!r} lists the state {twice[:60]!r} twice")
         return states
 
     def _parse_header(self, head: str, position: int) -> list[str]:
         """Return the child and its parents."""
         if head[:1] != "(" or head[-1:] != ")":
-            found = _quote(head.translate(_SHOW))
-            self.source.fail(position, f"expected probability ( child | parents ), found {found}")
+            self.source.fail(
+                position, f"expected probability ( child | parents ), found {head.translate(_SHOW)[:60]!r}"
+            )
         child, bar, given = head[1:-1].partition("|")
         first = _show_names([child.strip()])
         scope = [*first, *self._split_list(given)] if bar or first[0] in self.variables else self._split_list(child)
@@ -282,7 +278,7 @@ class _BifParser:
         rows = block.parse_table()
         table = self.rows.divide_rows(
             rows,
-            lambda row: f"{_quote(child)}{block.show_parents(row)}",
+            lambda row: f"{child[:60]!r}{block.show_parents(row)}",
             lambda row: block.refuse_sum(rows, row),
         )
         variables = [self.variables[name] for name in parents]
@@ -451,7 +447,7 @@ class _ProbabilityBlock:
             return ""
         codes = np.unravel_index(row, self.sizes)
         names = [list(self.names.codes[parent])[int(code)] for parent, code in zip(self.parents, codes, strict=True)]
-        states = [_quote(name)[1:-1] for name in names]
+        states = [repr(name[:60])[1:-1] for name in names]
         return f" given ({', '.join(states)})"
 
     def refuse_sum(self, table: Values, row: int) -> NoReturn:
@@ -463,7 +459,7 @@ class _ProbabilityBlock:
                 hint = "; they would if the child's states varied fastest, but in BIF the last parent does"
         self._fail(
             int(self.statement_of[row]),
-            f"the probabilities of {_quote(self.child)}{self.show_parents(row)} sum to {table[row].sum():.7g},"
+            f"the probabilities of {self.child[:60]!r}{self.show_parents(row)} sum to {table[row].sum():.7g},"
             f" not 1{hint}",
         )
 
@@ -484,7 +480,7 @@ class _ProbabilityBlock:
             if keyword is None:
                 self._fail(number, f"expected (states) numbers, table or default, found {body[:40]!r}")
             if keyword[1] in special:
-                self._fail(number, f"a second `{keyword[1]}` for {_quote(self.child)}")
+                self._fail(number, f"a second `{keyword[1]}` for {self.child[:60]!r}")
             if keyword[1] != "property":
                 special[keyword[1]] = number
         return special
@@ -502,7 +498,7 @@ class _ProbabilityBlock:
         count = len(self.parents)
         if not count:
             if rows:
-                self._fail(rows[0], f"{_quote(self.child)} has no parents; expected `table` or `default`")
+                self._fail(rows[0], f"{self.child[:60]!r} has no parents; expected `table` or `default`")
             return np.empty(0, np.intp)
         if {label.count(",") for label in labels} - {count - 1}:
             labels = [self._add_commas(label, row) for label, row in zip(labels, rows, strict=True)]
@@ -514,8 +510,8 @@ class _ProbabilityBlock:
                 row = codes.index(None)
                 self._fail(
                     rows[row],
-                    f"{_quote(parent)} has no state {_quote(cells[row * count + column])} "
-                    f"(in a row of {_quote(self.child)})",
+                    f"{parent[:60]!r} has no state {cells[row * count + column][:60]!r} "
+                    f"(in a row of {self.child[:60]!r})",
                 )
             configurations = configurations * self.sizes[column] + np.array(codes, np.intp)
         return configurations
@@ -527,7 +523,7 @@ class _ProbabilityBlock:
         if len(items) != len(self.parents):
             self._fail(
                 row,
-                f"a row of {_quote(self.child)} names {len(items)} states for {len(self.parents)} parents",
+                f"a row of {self.child[:60]!r} names {len(items)} states for {len(self.parents)} parents",
             )
         return ",".join(items)
 
@@ -548,7 +544,7 @@ class _ProbabilityBlock:
     # -- rows that are missing or given twice ----------------------------------------------------------------------
 
     def _refuse_missing(self, configurations: NDArray[np.intp], rows: Sequence[int]) -> NoReturn:
-        name = _quote(self.child)
+        name = repr(self.child[:60])
         if not self.parents:
             self.names.source.fail(self.position, f"{name} has no numbers; expected `table`")
         wanted = str(self.size) if self.size < 10**15 else "more than 10**15"
@@ -563,7 +559,7 @@ class _ProbabilityBlock:
     def _refuse_twice(self, configurations: NDArray[np.intp], rows: Sequence[int]) -> None:
         first = np.unique(configurations, return_index=True)[1]
         for row in np.setdiff1d(np.arange(len(rows)), first)[:1].tolist():
-            self._fail(rows[row], f"a second row of {_quote(self.child)}{self.show_parents(configurations[row])}")
+            self._fail(rows[row], f"a second row of {self.child[:60]!r}{self.show_parents(configurations[row])}")
 
 
 register_format((".bif",), read_bif, write_as(format_bif))

@@ -428,9 +428,9 @@ def _read_members(archive: zipfile.ZipFile, size: int) -> tuple[Any, dict[str, N
         raise FormatError("the archive has two members of the same name")
     if _MANIFEST not in infos:
         raise FormatError(f"not a hybridbn file: {_MANIFEST} is missing among its members {shorten(infos)}")
-    listed = _check_manifest(from_json(_read_member(archive, infos.pop(_MANIFEST), _MAX_MANIFEST)))
     for info in infos.values():
         _refuse_odd(info)
+    listed = _check_manifest(from_json(_read_member(archive, infos.pop(_MANIFEST), _MAX_MANIFEST)))
     if sum(info.file_size for info in infos.values()) > size:
         raise FormatError("the members claim more bytes than the file has")
     if listed.keys() != infos.keys():
@@ -478,7 +478,6 @@ def _refuse_odd(info: zipfile.ZipInfo) -> None:
 
 
 def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:
-    _refuse_odd(info)
     if info.file_size > most:
         raise FormatError(f"{info.filename} has {info.file_size:,} bytes; the most is {most:,}")
     return archive.read(info)

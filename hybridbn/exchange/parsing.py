@@ -381,6 +381,13 @@ class Element:
         """Return the first child that has this tag."""
         return next(self.all(tag), None)
 
+    def need(self, tag: str, fault: str) -> Element:
+        """Return the first child that has this tag, and text; refuse the file for a fault where there is none."""
+        child = self.first(tag)
+        if child is None or not child.text:
+            self.fail(fault)
+        return child
+
     def fail(self, reason: str) -> NoReturn:
         """Refuse the file, naming the line of the element."""
         self.fail_at(0, reason)

@@ -78,18 +78,16 @@ def parse_xmlbif(
         root.fail(f"expected <BIF> with a <NETWORK> inside, found <{root.tag[:40]}>")
     variables: dict[str, Discrete] = {}
     for element in network.all("variable"):
-        name = element.first("name")
-        if name is None or not name.text:
-            element.fail("a variable without a name")
-        if name.text in variables:
-            element.fail(f"a second variable named {name.text[:60]!r}")
+        name = element.need("name", "a variable without a name").text
+        if name in variables:
+            element.fail(f"a second variable named {name[:60]!r}")
         kind = element.attributes.get("TYPE", "nature")
         if kind != "nature":
-            element.fail(f"{name.text[:60]!r} is of the type {kind[:20]!r}; only chance nodes (nature) can be read")
+            element.fail(f"{name[:60]!r} is of the type {kind[:20]!r}; only chance nodes (nature) can be read")
         states = [outcome.text for outcome in element.all("outcome", "value")]
         properties = [p.text.partition("=") for p in element.all("property")]
         stripped = {key.strip(): text.strip() for key, _, text in properties}
-        variables[name.text] = restore_variable(name.text, states, stripped, element.fail)
+        variables[name] = restore_variable(name, states, stripped, element.fail)
     rows = RowNormalizer(source, normalize)
     potentials: dict[str, Potential] = {}
     for element in network.all("definition", "probability"):
@@ -98,9 +96,7 @@ def parse_xmlbif(
             element.fail(f"a definition for {len(owners)} variables; expected one <FOR>")
         owner, *parents = scope = [*owners, *(child.text for child in element.all("given"))]
         check_scope(scope, variables, potentials, "definition", element.fail)
-        table = element.first("table")
-        if table is None:
-            element.fail(f"the definition of {owner!r} has no <TABLE>")
+        table = element.need("table", f"the definition of {owner!r} has no <TABLE>")
         sizes = [len(variables[name]) for name in (*parents, owner)]
         potentials[owner] = Multinomial(
             variables[owner],
@@ -272,9 +268,7 @@ class _XdslReader:
         return Multinomial(child, parents=discrete, table=parse(name, element, sizes))
 
     def _parse_table(self, name: str, element: Element, sizes: list[int]) -> Values:
-        probabilities = element.first("probabilities")
-        if probabilities is None:
-            element.fail(f"{name!r} has no <probabilities>")
+        probabilities = element.need("probabilities", f"{name!r} has no <probabilities>")
         return self.rows.parse_table(probabilities.text, sizes, name, probabilities.fail_at, reverse=self.backwards)
 
     def _parse_results(self, name: str, element: Element, sizes: list[int]) -> Values:
@@ -291,9 +285,7 @@ class _XdslReader:
         return (reverse_parents(table.ravel(), sizes) if self.backwards else table).reshape(sizes)
 
     def _parse_equation(self, name: str, child: Continuous, element: Element, parents: Sequence[str]) -> LinearGaussian:
-        definition = element.first("definition")
-        if definition is None or not definition.text:
-            element.fail(f"{name!r} has no <definition>")
+        definition = element.need("definition", f"{name!r} has no <definition>")
         discrete = [parent for parent in parents if parent in self.labels]
         others = [parent for parent in parents if parent not in self.labels]
         sizes = [len(self.labels[parent]) for parent in discrete]
