@@ -26,7 +26,7 @@ from hybridbn.fitting.counting import count_columns
 from hybridbn.network import Network
 from hybridbn.network_description import as_line
 from hybridbn.tables.formats.base import name_file_in_errors
-from hybridbn.variables import Continuous, Variable, find_similar_names, hint_at_names, shorten
+from hybridbn.variables import Continuous, Variable, hint_at_names, shorten
 
 if TYPE_CHECKING:
     from hybridbn.structures.building import Build
@@ -222,8 +222,7 @@ def _read_state(variable: Any, text: str, word: str) -> Any:
 def _find_state(variable: Any, known: dict[str, Any], text: str, word: str) -> Any:
     if text in known:
         return known[text]
-    near = find_similar_names(text, known)
-    hint = f"did you mean {near[0]}?" if near else f"its states are {shorten(variable.states)}"
+    hint = hint_at_names(text, variable.states, f"its states are {shorten(variable.states)}")
     raise TableError(f"{word}: {variable.name!r} has no state {text!r}; {hint}")
 
 

@@ -57,8 +57,10 @@ class Output:
     ) -> None:
         self._location, self._source, self._profile, self._form = location, source, profile, location.form
         self.names: list[str] = [n for n in source.names if self._form.keeps_index or n not in source.frame_index]
-        if counter is not None and counter in self.names:
-            raise TableError(f"there is a column {counter!r} already; name that of the draws with --draw-column")
+        remedies = {counter: "name that of the draws with --draw-column"}
+        remedies |= {field.name: "choose other names with --prefix" for field in added}
+        for name in (name for name in self.names if name in remedies):
+            raise TableError(f"there is a column {name!r} already; {remedies[name]}")
         fields = [self._make_field(name) for name in self.names]
         self.kinds: dict[str, str] = {field.name: field.kind for field in (*fields, *added)}
         self.writer: FileWriter | DatabaseWriter = self._make_writer(

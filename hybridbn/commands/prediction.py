@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -37,7 +37,7 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
-from hybridbn.tables.formats.base import Field, TableBlock, TableSource, fields_of, name_file_in_errors
+from hybridbn.tables.formats.base import TableBlock, TableSource, fields_of, name_file_in_errors
 from hybridbn.tables.formats.files import open_private, open_scratch
 from hybridbn.variables import Continuous, Variable, shorten
 
@@ -82,7 +82,6 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
             variables = [network.variable(name) for name in known if profile.columns[name].variable is not None]
             made, _ = predictor((read_block(next(source.blocks(1)), variables, {})[:0], 0))
             added = fields_of(made, destination.form.title)
-            _refuse_present_columns(added, source)
             output = Output(destination, source, profile, None, request.encoding, added)
             output.try_to_create()
             with name_file_in_errors(origin.shown):
@@ -187,10 +186,3 @@ def _write_parts(
             with open_private(parts[-1]) as file:
                 file.write(output.extend_part(block, made))
     return parts, impossible
-
-
-def _refuse_present_columns(added: Sequence[Field], source: TableSource) -> None:
-    """Refuse new columns that the table has already."""
-    for one in added:
-        if one.name in source.names:
-            raise TableError(f"there is a column {one.name!r} already; choose other names with --prefix")
