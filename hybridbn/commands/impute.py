@@ -38,7 +38,6 @@ from hybridbn.commands.table_input import (
     list_inputs,
     locate_output,
     read_profile,
-    refuse_clashing_engines,
     refuse_unknown_states,
     rows_per_block,
     sample_inputs,
@@ -203,7 +202,6 @@ def impute(request: ImputationRequest, terminal: Terminal) -> None:
     """
     keep_interrupts()
     origin = locate(request.input, request.from_format, request.format, "INPUT")
-    refuse_clashing_engines(request)
     destination = locate_output(request, origin)
     _refuse_clashes(request, origin, destination)
     beside = destination.beside(request.parts)

@@ -25,7 +25,6 @@ from hybridbn.commands.table_input import (
     locate_output,
     open_input,
     read_profile,
-    refuse_clashing_engines,
     refuse_unknown_states,
 )
 from hybridbn.commands.terminal import RunMismatch, Terminal, UsageFault
@@ -65,7 +64,6 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
         If the output exists already or another run writes it, or the table changed while it was read.
     """
     began = time.monotonic()
-    refuse_clashing_engines(request)
     with terminal.forward_warnings():
         network = read_model(request.model)
         target = find_node(network, str(request.target))

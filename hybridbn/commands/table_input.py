@@ -43,7 +43,16 @@ _SAMPLE_CELLS = 5_000_000
 
 @dataclass(frozen=True)
 class TableRequest:
-    """The options on the table that a verb reads, under their own names."""
+    """The options on the table that a verb reads, under their own names.
+
+    Examples
+    --------
+    >>> TableRequest("t.parquet", backend="dask")
+    Traceback (most recent call last):
+        ...
+    hybridbn.commands.terminal.UsageFault: --backend dask needs workers: name a running scheduler with --scheduler
+    tcp://host:8786, or start some on this machine with --workers 2
+    """
 
     input: str
     output: str = "-"
@@ -82,12 +91,27 @@ class TableRequest:
         return cls(**chosen)
 
     def __post_init__(self) -> None:
-        """Refuse columns that are named in two options that exclude each other."""
+        """Refuse options that contradict each other."""
         clashing = (("discrete", "continuous"), ("discrete", "keep"), ("continuous", "keep"), ("include", "keep"))
         for first, second in clashing:
             both = sorted({*getattr(self, first)} & {*getattr(self, second)})
             if both:
                 raise UsageFault(f"column {both[0]!r} is named in both --{first} and --{second}")
+        self._refuse_clashing_engines()
+
+    def _refuse_clashing_engines(self) -> None:
+        if self.scheduler is not None:
+            if self.backend not in (None, "dask"):
+                raise UsageFault(
+                    f"--scheduler is one of dask, not of --backend {self.backend}; leave one of the two out"
+                )
+            if self.workers is not None:
+                raise UsageFault("the workers of --scheduler are running already; leave --workers out")
+        elif self.backend == "dask" and self.workers is None:
+            raise UsageFault(
+                "--backend dask needs workers: name a running scheduler with --scheduler tcp://host:8786, or start some"
+                " on this machine with --workers 2"
+            )
 
     @property
     def given(self) -> dict[str, Any]:
@@ -105,30 +129,6 @@ class TableRequest:
 def is_shared(request: TableRequest) -> bool:
     """Return whether a request names who reads the table, so that it is scanned instead of sampled."""
     return any(one is not None for one in (request.backend, request.scheduler, request.workers))
-
-
-def refuse_clashing_engines(request: TableRequest) -> None:
-    """Refuse options of engines that contradict each other.
-
-    Examples
-    --------
-    >>> refuse_clashing_engines(TableRequest("t.parquet", backend="dask"))
-    Traceback (most recent call last):
-        ...
-    hybridbn.commands.terminal.UsageFault: --backend dask needs workers: name a running scheduler with --scheduler
-    tcp://host:8786, or start some on this machine with --workers 2
-    """
-    backend = request.backend
-    if request.scheduler is not None:
-        if backend not in (None, "dask"):
-            raise UsageFault(f"--scheduler is one of dask, not of --backend {backend}; leave one of the two out")
-        if request.workers is not None:
-            raise UsageFault("the workers of --scheduler are running already; leave --workers out")
-    elif backend == "dask" and request.workers is None:
-        raise UsageFault(
-            "--backend dask needs workers: name a running scheduler with --scheduler tcp://host:8786, or start some on"
-            " this machine with --workers 2"
-        )
 
 
 def locate_output(request: TableRequest, origin: Location) -> Location:
@@ -352,7 +352,6 @@ Result = TypeVar("Result")
 @contextmanager
 def open_engine(request: TableRequest) -> Iterator[Backend]:
     """Open the backend that a request names, with its workers, which end with the statement."""
-    refuse_clashing_engines(request)
     name = request.backend or ("local" if request.scheduler is None else "dask")
     kind = Backend.registry.find(name)
     if kind is None:

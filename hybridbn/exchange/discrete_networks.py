@@ -317,13 +317,15 @@ def restore_name(name: str, properties: Mapping[str, str]) -> str:
 class LinearValue:
     """A linear function with normal noise: ``constant + sum of slopes * variables + N(0, variance)``.
 
-    `square` is the square of a constant that was written as ``Sqrt(v)``, so that a variance keeps its digits.
+    `square` is the square of a constant that was written as ``Sqrt(v)``, so that a variance keeps its digits; `state`
+    is the name of the state whose code a constant is.
     """
 
     constant: float
     slopes: Mapping[str, float] = field(default_factory=dict)
     variance: float = 0.0
     square: float | None = None
+    state: str | None = None
 
     @property
     def plain(self) -> bool:

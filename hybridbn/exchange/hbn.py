@@ -267,15 +267,13 @@ class Unpacker:
     def _unpack_dict(self, pairs: list[Any], depth: int) -> dict[Any, Any]:
         result = {}
         for pair in pairs:
-            if not isinstance(pair, list) or len(pair) != 2:
-                raise FormatError("a dictionary must be a list of pairs")
+            _require(isinstance(pair, list) and len(pair) == 2, "a dictionary must be a list of pairs")
             key, item = (self.unpack(part, depth + 1) for part in pair)
             try:
                 result[key] = item
             except TypeError:
                 raise FormatError(f"a {type(key).__name__} can't be the key of a dictionary") from None
-        if len(result) < len(pairs):
-            raise FormatError("a key of a dictionary occurs twice")
+        _require(len(result) == len(pairs), "a key of a dictionary occurs twice")
         return result
 
     def _unpack_array(self, name: Any, offset: Any, shape: Any) -> NDArray[Any]:
@@ -311,6 +309,12 @@ def abbreviate(value: Any) -> str:
     "['a', 'a', 'a', 'a', 'a', 'a', ...]"
     """
     return _SHORT_REPR.repr(value)
+
+
+def _require(condition: bool, reason: str) -> None:
+    """Refuse a file for a reason unless a condition holds."""
+    if not condition:
+        raise FormatError(reason)
 
 
 def check_fields(value: Any, where: str, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Any]:
@@ -410,8 +414,7 @@ def _check_frame(file: BinaryIO) -> int:
         known = [text for start, text in _KNOWN_STARTS.items() if (head.startswith(start) if start else not head)]
         raise FormatError(known[0] if known else "not a hybridbn file, which starts as a zip archive does")
     size = file.seek(0, os.SEEK_END)
-    if size < _END.size:
-        raise FormatError("the file is cut off")
+    _require(size >= _END.size, "the file is cut off")
     file.seek(-_END.size, os.SEEK_END)
     signature, _, _, _, entries, directory, _, comment = _END.unpack(file.read(_END.size))
     if signature != b"PK\x05\x06" or comment:
@@ -424,15 +427,12 @@ def _check_frame(file: BinaryIO) -> int:
 
 def _read_members(archive: zipfile.ZipFile, size: int) -> tuple[Any, dict[str, NDArray[Any]]]:
     infos = {info.filename: info for info in archive.infolist()}
-    if len(infos) < len(archive.infolist()):
-        raise FormatError("the archive has two members of the same name")
-    if _MANIFEST not in infos:
-        raise FormatError(f"not a hybridbn file: {_MANIFEST} is missing among its members {shorten(infos)}")
+    _require(len(infos) == len(archive.infolist()), "the archive has two members of the same name")
+    _require(_MANIFEST in infos, f"not a hybridbn file: {_MANIFEST} is missing among its members {shorten(infos)}")
     for info in infos.values():
         _refuse_odd(info)
     listed = _check_manifest(from_json(_read_member(archive, infos.pop(_MANIFEST), _MAX_MANIFEST)))
-    if sum(info.file_size for info in infos.values()) > size:
-        raise FormatError("the members claim more bytes than the file has")
+    _require(sum(info.file_size for info in infos.values()) <= size, "the members claim more bytes than the file has")
     if listed.keys() != infos.keys():
         raise FormatError(f"the manifest lists {shorten(listed)}, but the archive has {shorten(infos)}")
     arrays = {}
@@ -465,21 +465,18 @@ def _check_manifest(manifest: Any) -> dict[str, Any]:
             f" hybridbn {hybridbn.__version__}, which reads version {VERSION}: upgrade it"
         )
     check_fields(manifest, "the manifest", ("format", "version", "library", "members"))
-    if not isinstance(manifest["library"], str):
-        raise FormatError("the manifest's library is not text")
+    _require(isinstance(manifest["library"], str), "the manifest's library is not text")
     return check_fields(manifest["members"], "the manifest's members", (_NETWORK,), _ARRAYS)
 
 
 def _refuse_odd(info: zipfile.ZipInfo) -> None:
     if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
         raise FormatError(f"{info.filename} is compressed; hybridbn's files are not, as that can inflate without limit")
-    if info.flag_bits & 1:
-        raise FormatError(f"{info.filename} is encrypted")
+    _require(not info.flag_bits & 1, f"{info.filename} is encrypted")
 
 
 def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:
-    if info.file_size > most:
-        raise FormatError(f"{info.filename} has {info.file_size:,} bytes; the most is {most:,}")
+    _require(info.file_size <= most, f"{info.filename} has {info.file_size:,} bytes; the most is {most:,}")
     return archive.read(info)
 
 
@@ -490,8 +487,7 @@ def _parse_array(name: str, data: bytes, entry: Mapping[str, Any]) -> NDArray[An
     if header is None:
         raise FormatError(f"{name} is not a one-dimensional array of numpy (npy version 1.0)")
     dtype, length = header[1].decode("latin-1"), int(header[2])
-    if dtype != _ARRAYS[name]:
-        raise FormatError(f"{name} holds {dtype!r} instead of {_ARRAYS[name]!r}")
+    _require(dtype == _ARRAYS[name], f"{name} holds {dtype!r} instead of {_ARRAYS[name]!r}")
     if entry["dtype"] != dtype or entry["shape"] != [length]:
         raise FormatError(f"{name} does not have the type and shape that its manifest says")
     if length * np.dtype(dtype).itemsize != len(data) - start:

@@ -13,7 +13,6 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 from xml.sax.saxutils import escape, quoteattr
 
@@ -291,14 +290,17 @@ class _XdslReader:
         sizes = [len(self.labels[parent]) for parent in discrete]
         if math.prod(sizes) > _CONFIGURATIONS:
             element.fail(f"the discrete parents of {name!r} have more than {_CONFIGURATIONS:,} configurations")
-        values: dict[str, LinearValue | ParentState] = {parent: LinearValue(0.0, {parent: 1.0}) for parent in others}
+        values: dict[str, LinearValue] = {parent: LinearValue(0.0, {parent: 1.0}) for parent in others}
         normals = []
         try:
             rule = LinearRule(definition.text)
             if rule.name != name:
                 raise ValueError(f"the equation defines {rule.name!r}")
             for cell in np.ndindex(*sizes):
-                states = {p: ParentState(code, self.labels[p][code]) for p, code in zip(discrete, cell, strict=True)}
+                states = {
+                    p: LinearValue(float(code), state=self.labels[p][code])
+                    for p, code in zip(discrete, cell, strict=True)
+                }
                 normals.append(rule({**values, **states}))
                 if not normals[-1].variance > 0:
                     raise NetworkError("the equation has no normal noise; deterministic equations can't be read")
@@ -424,14 +426,6 @@ _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "=": 0, "==": 0, "<>": 0, "^": 4}
 _COMPUTED: dict[str, Callable[[float], float]] = {"sqrt": math.sqrt, "exp": math.exp, "ln": math.log, "abs": abs}
 
 
-@dataclass(frozen=True)
-class ParentState:
-    """A state of a discrete parent: its code and its name."""
-
-    code: int
-    name: str
-
-
 def _refuse_equation(position: int, reason: str) -> NoReturn:
     raise ValueError(reason)
 
@@ -442,8 +436,8 @@ class LinearRule:
     Examples
     --------
     >>> rule = LinearRule("x = 2*y + Choose(c, 1, 5) + Normal(0, 3)")
-    >>> rule.name, rule({"y": LinearValue(0.0, {"y": 1.0}), "c": ParentState(1, "high")})
-    ('x', LinearValue(constant=5.0, slopes={'y': 2.0}, variance=9.0, square=None))
+    >>> rule.name, rule({"y": LinearValue(0.0, {"y": 1.0}), "c": LinearValue(1.0, state="high")})
+    ('x', LinearValue(constant=5.0, slopes={'y': 2.0}, variance=9.0, square=None, state=None))
     """
 
     def __init__(self, text: str) -> None:
@@ -492,14 +486,12 @@ class LinearRule:
 
     # -- evaluation ------------------------------------------------------------------------------------------------
 
-    def __call__(self, values: Mapping[str, LinearValue | ParentState]) -> LinearValue:
+    def __call__(self, values: Mapping[str, LinearValue]) -> LinearValue:
         """Return the value of the equation for given states of the discrete parents."""
         return _check_linear(_evaluate(self._tree, values))
 
 
-def _evaluate(
-    tree: tuple[Any, ...], values: Mapping[str, LinearValue | ParentState]
-) -> LinearValue | ParentState | str:
+def _evaluate(tree: tuple[Any, ...], values: Mapping[str, LinearValue]) -> LinearValue | str:
     match tree:
         case "number", number:
             return LinearValue(number)
@@ -518,23 +510,23 @@ def _evaluate(
     return _combine(kind, _check_linear(left), _check_linear(right))
 
 
-def _check_linear(value: LinearValue | ParentState | str) -> LinearValue:
+def _check_linear(value: LinearValue | str) -> LinearValue:
     if isinstance(value, str):
         raise ValueError(f"the text {value[:40]!r} where a number is wanted")
-    return LinearValue(float(value.code)) if isinstance(value, ParentState) else value
+    return value
 
 
-def _check_number(value: LinearValue | ParentState | str, what: str) -> float:
+def _check_number(value: LinearValue | str, what: str) -> float:
     number = _check_linear(value)
     if not number.plain:
         raise ValueError(f"{what} must be a number for given states of the discrete parents")
     return number.constant
 
 
-def _are_equal(left: LinearValue | ParentState | str, right: LinearValue | ParentState | str) -> bool:
-    for state, name in ((left, right), (right, left)):
-        if isinstance(state, ParentState) and isinstance(name, str):
-            return state.name == name
+def _are_equal(left: LinearValue | str, right: LinearValue | str) -> bool:
+    for value, text in ((left, right), (right, left)):
+        if isinstance(text, str) and isinstance(value, LinearValue) and value.state is not None:
+            return value.state == text
     return _check_number(left, "what is compared") == _check_number(right, "what is compared")
 
 
@@ -559,9 +551,7 @@ def _combine(sign: str, left: LinearValue, right: LinearValue) -> LinearValue:
     return LinearValue(left.constant * factor, slopes, left.variance * factor * factor)
 
 
-def _call_function(
-    name: str, arguments: list[tuple[Any, ...]], values: Mapping[str, LinearValue | ParentState]
-) -> LinearValue | ParentState | str:
+def _call_function(name: str, arguments: list[tuple[Any, ...]], values: Mapping[str, LinearValue]) -> LinearValue | str:
     count = len(arguments)
     match name:
         case "normal" if count == 2:
@@ -584,9 +574,7 @@ def _call_function(
     raise ValueError(f"the function {name!r} with {count} arguments; only linear Gaussian equations can be read")
 
 
-def _choose_case(
-    arguments: list[tuple[Any, ...]], values: Mapping[str, LinearValue | ParentState]
-) -> LinearValue | ParentState | str:
+def _choose_case(arguments: list[tuple[Any, ...]], values: Mapping[str, LinearValue]) -> LinearValue | str:
     """Return the value of ``Switch``: pairs of a case and its value, and maybe that of all other cases."""
     chosen, *rest = arguments
     value = _evaluate(chosen, values)

@@ -12,7 +12,7 @@ import hybridbn as hb
 from hybridbn.exchange.discrete_networks import LinearValue
 from hybridbn.exchange.net import parse_net
 from hybridbn.exchange.uai import parse_uai
-from hybridbn.exchange.xml_formats import LinearRule, ParentState, parse_xdsl, parse_xmlbif
+from hybridbn.exchange.xml_formats import LinearRule, parse_xdsl, parse_xmlbif
 
 SUFFIXES = (".xmlbif", ".bifxml", ".xml", ".xdsl", ".net", ".uai")
 
@@ -393,7 +393,7 @@ def test_equations_of_genie():
     ],
 )
 def test_numbers_in_equations(text, expected):
-    assert LinearRule(text)({"c": ParentState(1, "high")}).constant == pytest.approx(expected, rel=1e-15)
+    assert LinearRule(text)({"c": LinearValue(1.0, state="high")}).constant == pytest.approx(expected, rel=1e-15)
 
 
 def test_noise_in_equations():
