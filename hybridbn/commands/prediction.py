@@ -76,8 +76,8 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
             profile = _profile(network, target, request, origin, source, destination, terminal)
             prefix = f"{target.name}_" if request.prefix is None else request.prefix
             predictor = partial(_predict, network, target.name, prefix, request.level)
-            known = [name for name in profile.columns if name in network and name != target.name]
-            variables = [network.variable(name) for name in known if profile.columns[name].variable is not None]
+            typed = [name for name, column in profile.columns.items() if column.variable is not None]
+            variables = [network.variable(name) for name in typed if name in network and name != target.name]
             made, _ = predictor((read_block(next(source.blocks(1)), variables, {})[:0], 0))
             added = fields_of(made, destination.form.title)
             output = Output(destination, source, profile, None, request.encoding, added)

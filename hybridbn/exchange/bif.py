@@ -215,27 +215,22 @@ class _BifParser:
             self.source.fail(position, "a variable without a name")
         if name in self.variables:
             self.source.fail(position, f"a second variable named {name[:60]!r}")
-        states: list[str] | None = None
-        properties: dict[str, str] = {}
-        for statement in map(str.strip, self._split_statements(body, position)):
-            if statement.startswith("property"):
-                match = _PROPERTY.fullmatch(statement)
-                if match is not None:
-                    properties[match[1]] = match[2].strip().translate(_SHOW)
-                continue
-            declared = _TYPE.fullmatch(statement)
-            if declared is None or states is not None:
-                self.source.fail(
-                    position,
-                    f"{name[:60]!r}: expected one `type discrete [ n ] {{ ... }};`, found {statement[:40]!r}",
-                )
-            if declared[1] != "discrete":
-                self.source.fail(
-                    position, f"{name[:60]!r} is of type {declared[1]!r}; BIF files hold discrete variables only"
-                )
-            states = self._parse_states(name, declared[2], declared[3], position)
-        if states is None:
+        statements = list(map(str.strip, self._split_statements(body, position)))
+        noted = filter(None, map(_PROPERTY.fullmatch, statements))
+        properties = {match[1]: match[2].strip().translate(_SHOW) for match in noted}
+        types = [statement for statement in statements if not statement.startswith("property")]
+        if not types:
             self.source.fail(position, f"{name[:60]!r} has no `type discrete [ n ] {{ ... }};`")
+        declared = _TYPE.fullmatch(types[0]) if len(types) == 1 else None
+        if declared is None:
+            self.source.fail(
+                position, f"{name[:60]!r}: expected one `type discrete [ n ] {{ ... }};`, found {types[-1][:40]!r}"
+            )
+        if declared[1] != "discrete":
+            self.source.fail(
+                position, f"{name[:60]!r} is of type {declared[1]!r}; BIF files hold discrete variables only"
+            )
+        states = self._parse_states(name, declared[2], declared[3], position)
         try:
             cuts = tuple(map(float, properties["hybridbn_cuts"].split())) if "hybridbn_cuts" in properties else None
             self.variables[name] = Discrete(name, _convert_states(states, properties.get("hybridbn_states")), cuts)

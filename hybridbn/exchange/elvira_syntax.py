@@ -139,11 +139,7 @@ class _ElviraParser:
     # -- blocks ----------------------------------------------------------------------------------------------------
 
     def take_opening(self, word: str) -> None:
-        if self.tokens.now.text != word:
-            self.source.fail(
-                self.tokens.now.at, f"expected `{word}`, found {self.tokens.now.text[:40]!r}; is this a file of Elvira?"
-            )
-        self.tokens.take()
+        self.tokens.expect(word, after="at the beginning; is this a file of Elvira?")
         if self.tokens.now.kind in ("word", "quoted", "number"):
             self.tokens.take()
         self.tokens.expect("{")

@@ -6,35 +6,10 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from shlex import quote
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from hybridbn.commands.terminal import Terminal
-from hybridbn.commands.verb import Verb, make_parser
-
-
-class ShellCompletion(Verb):
-    """Prints a script for a shell."""
-
-    name = "completion"
-    arguments = "SHELL"
-    summary = "print the completion of commands and options for a shell"
-    examples = """
-eval "$(hybridbn completion bash)"                                        in ~/.bashrc
-eval "$(hybridbn completion zsh)"                                         in ~/.zshrc, after compinit
-hybridbn completion fish > ~/.config/fish/completions/hybridbn.fish
-"""
-    description = """
-Completes commands, options, and the values of options that are chosen from a list, such as the names
-of structures; all other words are completed as files.
-"""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments."""
-        parser.add_argument("shell", metavar="SHELL", choices=[*_WRITERS], help="bash, zsh or fish")
-
-    def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
-        """Print the script."""
-        terminal.show(_WRITERS[options.shell](list(_list_words())))
+from hybridbn.commands.verb import Groups, Verb, make_parser
 
 
 class _Word(NamedTuple):
@@ -160,3 +135,28 @@ _WRITERS: dict[str, Callable[[list[_Word]], str]] = {
     "zsh": partial(_fill, _ZSH, lambda word, text: quote(f"{word}:{text}")),
     "fish": _write_fish,
 }
+
+
+class ShellCompletion(Verb):
+    """Prints a script for a shell."""
+
+    name = "completion"
+    arguments = "SHELL"
+    summary = "print the completion of commands and options for a shell"
+    examples = """
+eval "$(hybridbn completion bash)"                                        in ~/.bashrc
+eval "$(hybridbn completion zsh)"                                         in ~/.zshrc, after compinit
+hybridbn completion fish > ~/.config/fish/completions/hybridbn.fish
+"""
+    description = """
+Completes commands, options, and the values of options that are chosen from a list, such as the names
+of structures; all other words are completed as files.
+"""
+
+    groups: ClassVar[Groups] = {
+        "": {"shell": {"metavar": "SHELL", "choices": [*_WRITERS], "help": "bash, zsh or fish"}}
+    }
+
+    def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
+        """Print the script."""
+        terminal.show(_WRITERS[options.shell](list(_list_words())))
