@@ -221,7 +221,7 @@ def impute(request: ImputationRequest, terminal: Terminal) -> None:
                 workspace.clear()
             elif goes_on and isinstance(error, KeyboardInterrupt):
                 if is_ours:
-                    workspace.forget_copies()
+                    workspace.forget_unfinished()
                 error.args = ("interrupted; the same command goes on from there",)
             raise
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -224,14 +225,13 @@ def _render_missing_patterns(profile: TableProfile) -> str:
     if not names:
         return "<p>None.</p>"
     positions = {name: position for position, name in enumerate(profile.usable.names)}
-    merged: dict[tuple[bool, ...], int] = {}
+    merged = Counter[tuple[bool, ...]]()
     for pattern, count in profile.patterns.items():
         key = tuple(name not in positions or bool(pattern[positions[name]]) for name in names)
-        merged[key] = merged.get(key, 0) + count
-    ordered = sorted(merged.items(), key=lambda item: (-item[1], item[0]))
+        merged[key] += count
     chart = chart_patterns(names, merged, profile.rows, len(profile.columns), most=_MOST_PATTERNS)
-    hidden = len(ordered) - _MOST_PATTERNS
-    rest = profile.rows - sum(count for _, count in ordered[:_MOST_PATTERNS])
+    hidden = len(merged) - _MOST_PATTERNS
+    rest = profile.rows - sum(sorted(merged.values())[-_MOST_PATTERNS:])
     more = f" {rest:,} rows have one of the {hidden:,} or more other patterns." if hidden > 0 else ""
     cells = sum(column.missing for column in profile.columns.values())
     total = profile.rows * len(profile.columns)

@@ -83,6 +83,12 @@ class Verb(Registered, ABC):
     groups: ClassVar[Groups] = {}
     registry: ClassVar[Registry[Verb]] = Registry("command", "hybridbn.commands.verbs", "name", instances=True)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Call the verb as its module is called, unless it has a name of its own."""
+        if "name" not in vars(cls):
+            cls.name = cls.__module__.rpartition(".")[2]
+        super().__init_subclass__(**options)
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments; nothing heavy is imported for that.
 

@@ -203,9 +203,9 @@ class Workspace:
         self.put_json(_MANIFEST, fingerprint)
         self.finishing, self.is_partial = None, False
 
-    def forget_copies(self) -> None:
-        """Delete the copy of an input that was no file, as the next run makes a new one."""
-        self._remove(name for name in self._list_own() if name.startswith("input."))
+    def forget_unfinished(self) -> None:
+        """Delete the copy of an input that was no file, as the next run makes a new one, and what was being written."""
+        self._remove(name for name in self._list_own() if name.startswith("input.") or name.endswith(".tmp"))
 
     def has(self, name: str) -> bool:
         """Return whether a part is finished."""
@@ -217,14 +217,8 @@ class Workspace:
 
     def put(self, name: str, data: bytes) -> None:
         """Write a part, whole or not at all."""
-        temporary = self.folder / f"{name}.tmp"
-        try:
-            self._write(temporary.name, data)
-            os.replace(temporary, self.folder / name)
-        except BaseException:  # a signal, too
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        self._write(f"{name}.tmp", data)
+        os.replace(self.folder / f"{name}.tmp", self.folder / name)
 
     def _write(self, name: str, data: bytes) -> None:
         with open_private(self.folder / name) as file:
