@@ -134,8 +134,7 @@ class TableProfile:
     @cached_property
     def sample(self) -> Table:
         """Some rows of the usable columns."""
-        columns = self.columns.values()
-        width = sum(max(len(one.states), 1) for one in columns if one.observed >= 2 * len(one.states))
+        width = sum(max(len(one.states), 1) for one in self.columns.values() if one.observed >= 2 * len(one.states))
         return self.usable.sample(min(self.most, max(_SAMPLE_NUMBERS // max(width, 1), _LEAST_SAMPLE)))
 
     @property

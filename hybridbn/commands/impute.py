@@ -91,8 +91,7 @@ def _refuse_clashes(request: ImputationRequest, source: Location, destination: L
             continue
         target = resolve_links(path)
         refuse_special_file(target)
-        clash = next((other for other, taken in named.items() if taken is not None and taken in target.parents), None)
-        clash = next((other for other, taken in named.items() if taken == target), clash)
+        clash = next((other for other, taken in named.items() if taken in (target, *target.parents)), None)
         if clash:
             raise UsageFault(f"{option} {path} is {clash}, too; choose another name")
         if target.is_dir() or not target.parent.is_dir():
@@ -373,8 +372,8 @@ def _choose_columns(run: ImputationRun, model: Network | None) -> list[str]:
 
 def _make_settings(run: ImputationRun, names: list[str]) -> Settings:
     request = run.request
-    columns = {name: run.profile.columns[name] for name in names}
-    whole = [name for name, column in columns.items() if column.kind == "number" and column.integer]
+    columns = run.profile.columns
+    whole = [name for name in names if columns[name].kind == "number" and columns[name].integer]
     changed = {
         "include": [name for name in request.include if name in names],
         # a network says nothing of types, and where one is learned, columns of whole numbers are seen in the sample

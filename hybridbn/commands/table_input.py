@@ -322,10 +322,12 @@ def choose_columns(
     `included` is what becomes of the columns that the request includes; `nodes` are left out where they are unusable
     only.
     """
-    reasons = {name: reason for name, column in profile.columns.items() if (reason := column.reason_alone) is not None}
-    for name in (*request.include, *nodes):
-        if name in reasons and profile.columns[name].variable is not None:
-            del reasons[name]
+    asked = {*request.include, *nodes}
+    reasons = {
+        name: reason
+        for name, column in profile.columns.items()
+        if (reason := column.reason_alone) is not None and (column.variable is None or name not in asked)
+    }
     if reasons:
         holes = sum(profile.columns[name].missing for name in reasons)
         terminal.warn(f"{describe_left_alone(reasons, holes)}; --keep says so, --include {included}")

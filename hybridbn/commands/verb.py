@@ -61,8 +61,6 @@ class Verb(Registered, ABC):
     Attributes
     ----------
     name : str
-    arguments : str
-        The positional arguments, as the usage shows them.
     summary : str
         One line.
     examples : str
@@ -75,7 +73,6 @@ class Verb(Registered, ABC):
     """
 
     name: ClassVar[str]
-    arguments: ClassVar[str]
     summary: ClassVar[str]
     examples: ClassVar[str]
     description: ClassVar[str]
@@ -188,7 +185,6 @@ def make_parser(only: str | None = None) -> CommandParser:
         assert verb is not None
         parser = added.add_parser(
             name,
-            usage=f"hybridbn {name} {verb.arguments} [options]",
             help=verb.summary,
             description=_describe(verb),
             epilog=verb.exit_codes,
@@ -196,8 +192,18 @@ def make_parser(only: str | None = None) -> CommandParser:
         )
         parser.set_defaults(verb=verb)
         verb.add_arguments(parser)
+        needed = [action for action in parser._actions if action.required or not action.option_strings]
+        parser.usage = f"hybridbn {name} {' '.join(map(_name_argument, needed))} [options]"
         parser.add_argument("--quiet", action="store_true", help="no progress and no warnings, errors only")
     return top
+
+
+def _name_argument(action: argparse.Action) -> str:
+    """Return an argument as the usage shows it."""
+    name = str(action.metavar or action.dest)
+    if action.option_strings:
+        return f"{action.option_strings[0]} {name}"
+    return f"[{name} ...]" if action.nargs == "*" else name
 
 
 def _describe(verb: Verb) -> str:

@@ -147,6 +147,8 @@ def _find_format(path: str | os.PathLike[str]) -> NetworkFormat:
         raise FormatError(f"{path}: hybridbn's own files are not packed; leave .gz out")
     network_format = FORMATS.find(suffix)
     if network_format is None:
-        known = ", ".join(network_suffixes())
-        raise FormatError(f"{path}: no network format has this suffix; known are {known}, all but .hbn also with .gz")
+        raise FormatError(
+            f"{path}: no network format has this suffix; known are {', '.join(network_suffixes())}, all but .hbn also"
+            " with .gz"
+        )
     return network_format

@@ -160,7 +160,6 @@ class _ElviraReader:
         self.bare: tuple[str, int] | None = None
         self.syntax = parse_syntax(source)
         self.variables: dict[str, Variable] = {}
-        self.labels: dict[str, dict[str, int]] = {}
 
     def build(self) -> Network:
         """Read all relations and make the network."""
@@ -174,10 +173,6 @@ class _ElviraReader:
                 if node.continuous
                 else discrete_of(node, self.source, self.syntax.states)
             )
-            if not node.continuous:
-                self.labels[node.name] = {
-                    label: code for code, label in enumerate(node.states or self.syntax.states or ())
-                }
         potentials = {name: self._make_potential(relations[name]) for name in self.variables}
         self._report_repairs()
         return build_network(potentials, self.variables, self.rows)
@@ -347,7 +342,8 @@ class _ElviraReader:
             if isinstance(variable, Discrete):
                 if tree.cuts is not None:
                     self.source.fail(tree.at, f"cut points for {tree.name!r}, which has states")
-                for code, branch in self._check_branches(tree, self.labels[tree.name]):
+                labels = self.syntax.nodes[tree.name].states or self.syntax.states or ()
+                for code, branch in self._check_branches(tree, labels):
                     if given.get(tree.name, code) == code:
                         walk(branch, {**given, tree.name: code}, box)
                 return
@@ -358,8 +354,7 @@ class _ElviraReader:
                 if hole > 1e-3 * (high - low) and hole > holes.get(tree.name, (0.0, 0.0))[0]:
                     holes[tree.name] = (hole, variable.domain[1] - variable.domain[0])
                 edges = [min(edges[0], low), *edges[1:-1], max(edges[-1], high)]
-            cells = {str(number): number for number in range(len(edges) - 1)}
-            for number, branch in self._check_branches(tree, cells):
+            for number, branch in self._check_branches(tree, list(map(str, range(len(edges) - 1)))):
                 inside = max(edges[number], low), min(edges[number + 1], high)
                 if inside[0] < inside[1]:
                     walk(branch, given, {**box, tree.name: inside})
@@ -373,14 +368,15 @@ class _ElviraReader:
         ]
         return leaves
 
-    def _check_branches(self, tree: ElviraCase, labels: dict[str, int]) -> list[tuple[int, ElviraTree]]:
-        """Return the branches of a case by code, one for each label."""
+    def _check_branches(self, tree: ElviraCase, known: Sequence[str]) -> list[tuple[int, ElviraTree]]:
+        """Return the branches of a case by code, one for each known label."""
+        labels = {label: code for code, label in enumerate(known)}
         branches: dict[int, ElviraTree] = {}
         for label, branch in tree.branches:
             if label not in labels:
-                known = shorten(list(labels)).replace("'", "")
+                listed = shorten(known).replace("'", "")
                 self.source.fail(
-                    tree.at, f"the case over {tree.name!r} has a branch {label[:40]!r}; its branches are {known}"
+                    tree.at, f"the case over {tree.name!r} has a branch {label[:40]!r}; its branches are {listed}"
                 )
             if labels[label] in branches:
                 self.source.fail(tree.at, f"the case over {tree.name!r} has the branch {label!r} twice")

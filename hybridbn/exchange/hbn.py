@@ -194,10 +194,9 @@ class Packer:
             return value
         if kind is float:
             return value if math.isfinite(value) else {"$float": repr(value)}
-        if kind is list:
-            return [self.pack(item, where, depth + 1) for item in value]
-        if kind is tuple:
-            return {"$tuple": [self.pack(item, where, depth + 1) for item in value]}
+        if kind in (list, tuple):
+            items = [self.pack(item, where, depth + 1) for item in value]
+            return items if kind is list else {"$tuple": items}
         if kind is dict:
             if all(type(key) is str and not key.startswith("$") for key in value):
                 return {key: self.pack(item, where, depth + 1) for key, item in value.items()}
@@ -556,11 +555,8 @@ def load(path: str | os.PathLike[str]) -> Network:
         try:
             content, arrays = read_archive(file)
             unpacker = Unpacker(arrays)
-            if isinstance(content, dict) and "ensemble" in content:
-                check_fields(content, "the file", ("ensemble",))
-                loaded: Any = unpack_ensemble(content["ensemble"], unpacker)
-            else:
-                loaded = unpack_network(content, unpacker)
+            is_ensemble = isinstance(content, dict) and "ensemble" in content
+            loaded: Any = unpack_ensemble(content, unpacker) if is_ensemble else unpack_network(content, unpacker)
             unpacker.finish()
         except FormatError as error:
             # The reason may quote the file, which may hold a name of megabytes.
@@ -767,6 +763,7 @@ def unpack_ensemble(content: Any, unpacker: Unpacker) -> Ensemble:
     """Return the ensemble that a file describes, refusing anything else."""
     from hybridbn.learning.ensemble import Ensemble
 
+    content = check_fields(content, "the file", ("ensemble",))["ensemble"]
     check_fields(content, "the ensemble", ("target", "algorithm", "restarts", "votes", "errors", "networks"))
     restarts, listed = content["restarts"], content["networks"]
     if type(restarts) is not int or restarts < 0:

@@ -352,9 +352,8 @@ def _format_nested(rows: object) -> str:
     """Return nested lists as text in parentheses."""
     if not isinstance(rows, list):
         return rows if isinstance(rows, str) else repr(rows)
-    if rows and isinstance(rows[0], list):
-        return "(" + "\n   ".join(map(_format_nested, rows)) + ")"
-    return "(" + " ".join(map(_format_nested, rows)) + ")"
+    between = "\n   " if rows and isinstance(rows[0], list) else " "
+    return f"({between.join(map(_format_nested, rows))})"
 
 
 register_format((".net",), read_net, write_as(format_net))

@@ -308,19 +308,18 @@ def format_uai(network: Network, *, bins: Bins | None = None) -> tuple[str, str]
     tables = collect_tables(network, bins, "UAI")
     numbers = {table.child.name: i for i, table in enumerate(tables)}
     lines = ["BAYES", str(len(tables)), " ".join(str(len(table.child)) for table in tables), str(len(tables))]
-    for table in tables:
-        scope = [numbers[variable.name] for variable in (*table.parents, table.child)]
-        lines.append(" ".join(map(str, [len(scope), *scope])))
+    scopes = ([numbers[name] for name in table.scope] for table in tables)
+    lines += [" ".join(map(str, [len(scope), *scope])) for scope in scopes]
     for table in tables:
         lines += ["", str(table.table.size)]
         # Without exponents, which pgmpy can't read.
         rows = table.table.reshape(-1, len(table.child)).tolist()
         lines += [" ".join(np.format_float_positional(value, trim="0") for value in row) for row in rows]
     text = "\n".join([*lines, ""])
-    variables = []
-    for table in tables:
-        format_states(table.child, "UAI")
-        variables.append({"name": table.child.name, "states": list(table.child.states), "cuts": table.child.cuts})
+    children = [table.child for table in tables]
+    for child in children:
+        format_states(child, "UAI")
+    variables = [{"name": child.name, "states": list(child.states), "cuts": child.cuts} for child in children]
     names = {"format": _NAMES, "version": 1, "sha256": _compute_digest(text), "variables": variables}
     return text, json.dumps(names, indent=1, ensure_ascii=False) + "\n"
 

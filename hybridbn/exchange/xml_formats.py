@@ -351,10 +351,11 @@ def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
         "  <nodes>",
     ]
     for potential in held:
-        if isinstance(potential, Multinomial):
-            lines += _format_table(potential, words)
-        else:
-            lines += _format_equation(potential, words)
+        lines += (
+            _format_table(potential, words)
+            if isinstance(potential, Multinomial)
+            else _format_equation(potential, words)
+        )
     lines += ["  </nodes>", "  <extensions>", '    <genie version="1.0" app="hybridbn" name="hybridbn">']
     for number, potential in enumerate(held):
         left, top = 40 + 160 * (number % _PER_ROW), 40 + 100 * (number // _PER_ROW)
@@ -533,9 +534,10 @@ def _are_equal(left: LinearValue | str, right: LinearValue | str) -> bool:
 def _combine(sign: str, left: LinearValue, right: LinearValue) -> LinearValue:
     if sign in "+-":
         factor = 1.0 if sign == "+" else -1.0
-        slopes = dict(left.slopes)
-        for name, slope in right.slopes.items():
-            slopes[name] = slopes.get(name, 0.0) + factor * slope
+        slopes = {
+            name: left.slopes.get(name, 0.0) + factor * right.slopes.get(name, 0.0)
+            for name in {**left.slopes, **right.slopes}
+        }
         return LinearValue(left.constant + factor * right.constant, slopes, left.variance + right.variance)
     if sign == "*" and left.plain:
         left, right = right, left

@@ -129,7 +129,7 @@ ADDED = {
         from hybridbn.commands.verb import Verb
 
         class Bump(Verb):
-            name, arguments, summary, examples, description = "bump", "WORD", "say a word", "", "Says a word."
+            name, summary, examples, description = "bump", "say a word", "", "Says a word."
 
             def add_arguments(self, parser):
                 parser.add_argument("word", choices=("high", "low"))

@@ -435,7 +435,11 @@ def test_data_bases_are_tables(tmp_path):
         ("[ ?, 1,", "[ ?, 2,", r"line 7: 'seeded': '2' is no state"),
         (" ); } }", "", r"line 7: expected a case .* truncated"),
         ("num-states = 2", "num-states = 3", r"line 3: 'seeded' is declared with 3 states, but 2 are listed"),
-        ("data-base", "bnet", r"line 1: expected `data-base`, found 'bnet'"),
+        (
+            "data-base",
+            "bnet",
+            r"line 1: expected `data-base` at the beginning; is this a file of Elvira\?, found 'bnet'",
+        ),
         ("cases = (", "cases = [", r"line 5: expected `\(` before the cases"),
         ("winter)", "winter winter)", r"line 4: 'season': .*equal"),
     ],

@@ -12,7 +12,6 @@ from hybridbn.commands.verb import ANSWERS, TEXT_OPTIONS, Groups, Verb
 class Check(Verb):
     """Says what is wrong with a table or a model."""
 
-    arguments = "DATA|MODEL"
     summary = "say what is in a table or a model, and what is wrong with it"
     examples = """
 hybridbn check patients.csv

@@ -140,7 +140,6 @@ _WRITERS: dict[str, Callable[[list[_Word]], str]] = {
 class ShellCompletion(Verb):
     """Prints a script for a shell."""
 
-    arguments = "SHELL"
     summary = "print the completion of commands and options for a shell"
     examples = """
 eval "$(hybridbn completion bash)"                                        in ~/.bashrc

@@ -12,7 +12,6 @@ from hybridbn.commands.verb import TEXT_OPTIONS, Groups, Verb
 class Convert(Verb):
     """Writes a network or a table in another format."""
 
-    arguments = "INPUT OUTPUT"
     summary = "write a network or a table in another format"
     examples = """
 hybridbn convert alarm.bif alarm.xdsl

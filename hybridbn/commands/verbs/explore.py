@@ -19,7 +19,6 @@ _page: LazyModule = LazyModule("hybridbn.explorer.page")
 class Explore(Verb):
     """Opens the explorer in a browser, or writes it to a file."""
 
-    arguments = "MODEL [NAME=VALUE ...]"
     summary = "open a model in the browser: set findings, and see beliefs follow"
     examples = """
 hybridbn explore model.hbn

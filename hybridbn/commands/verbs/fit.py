@@ -12,7 +12,6 @@ from hybridbn.commands.verb import TEXT_OPTIONS, Groups, Verb
 class Fit(Verb):
     """Learns a model from a table."""
 
-    arguments = "DATA MODEL"
     summary = "learn a model from a table"
     examples = """
 hybridbn fit patients.csv model.hbn

@@ -22,7 +22,6 @@ from hybridbn.options import ImputationOptions
 class Impute(Verb):
     """Fills the holes of a table."""
 
-    arguments = "INPUT OUTPUT"
     summary = "fill the holes of a table"
     examples = """
   hybridbn impute patients.csv completed.csv

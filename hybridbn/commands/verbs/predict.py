@@ -12,7 +12,6 @@ from hybridbn.commands.verb import TEXT_OPTIONS, Groups, Verb
 class Predict(Verb):
     """Adds the predictions of a column to a table."""
 
-    arguments = "MODEL DATA OUT --target A"
     summary = "add the predictions of a column to a table"
     examples = """
 hybridbn predict model.hbn new.csv predicted.csv --target disease

@@ -12,7 +12,6 @@ from hybridbn.commands.verb import ANSWERS, Groups, Verb
 class Query(Verb):
     """Prints the posterior of a node."""
 
-    arguments = "MODEL TARGET [NAME=VALUE ...]"
     summary = "ask a model for the posterior of a node"
     examples = """
 hybridbn query model.hbn disease

@@ -12,7 +12,6 @@ from hybridbn.commands.verb import ANSWERS, Groups, Verb
 class Show(Verb):
     """Prints a model."""
 
-    arguments = "MODEL"
     summary = "print a model: nodes, parents and beliefs"
     examples = """
 hybridbn show model.hbn
