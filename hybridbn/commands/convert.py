@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hybridbn.commands.locations import refuse_replacement
 from hybridbn.commands.table_input import TableRequest, read_marked
 from hybridbn.commands.terminal import Terminal, UsageFault, keep_interrupts
@@ -35,8 +33,7 @@ def convert(request: TableRequest, terminal: Terminal, *, bins: int | None = Non
         refuse_replacement(source, target, request.no_clobber)
     with terminal.forward_warnings():
         if networks:
-            options: dict[str, Any] = {} if bins is None else {"bins": bins}
-            write_network(read_network(source), target, **options)
+            write_network(read_network(source), target, **({} if bins is None else {"bins": bins}))
         else:
             keep_interrupts()
             _refuse_options(request)

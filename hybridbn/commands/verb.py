@@ -347,16 +347,14 @@ def parse_bounds(text: str) -> tuple[str, tuple[float | str | None, float | str 
 
 def _parse_end(text: str) -> float | str | None:
     """Return a number, or a date as it is written."""
-    if not text:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        from hybridbn.unit_texts import PatternFinder
+    number = parse_number(text)
+    if number is not None or not text:
+        return number
+    from hybridbn.unit_texts import PatternFinder
 
-        if PatternFinder().add([text]):
-            return text
-        raise
+    if not PatternFinder().add([text]):
+        raise ValueError
+    return text
 
 
 _NAMES = {"type": parse_names, "action": "extend", "default": [], "metavar": "A,B"}

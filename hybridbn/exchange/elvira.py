@@ -254,7 +254,7 @@ class _ElviraReader:
             self.source.fail(relation.at, f"the table of {child.name!r} would have {math.prod(sizes):.3g} numbers")
         if relation.table is not None:
             at = self.source.text.find(relation.table, relation.at)
-            fail = self.source.fail_within(max(at, relation.at))
+            fail = partial(self.source.fail_at, max(at, relation.at))
             table = parse_probabilities(relation.table, math.prod(sizes), fail, child.name).reshape(sizes)
         else:
             table = self._fill_table(relation, [v.name for v in discrete], sizes)

@@ -261,7 +261,7 @@ class _NetParser:
         plain = plain.replace("(", " ").replace(")", " ")
         if text.count("(") != text.count(")"):
             self.source.fail(potential.at, f"the parentheses in the data of {child.name!r} don't match")
-        table = self.rows.parse_table(plain, sizes, child.name, self.source.fail_within(start))
+        table = self.rows.parse_table(plain, sizes, child.name, partial(self.source.fail_at, start))
         return Multinomial(child, parents=discrete, table=table)
 
     def make_gaussian(

@@ -43,13 +43,9 @@ class SourceText(NamedTuple):
         """Refuse the file, naming the line of this position."""
         raise FormatError(f"{self.name}, line {self.text.count(chr(10), 0, position) + 1}: {reason}")
 
-    def fail_within(self, start: int) -> Fail:
-        """Return what refuses the file at an offset from a position."""
-
-        def fail(offset: int, reason: str) -> NoReturn:
-            self.fail(start + max(offset, 0), reason)
-
-        return fail
+    def fail_at(self, start: int, offset: int, reason: str) -> NoReturn:
+        """Refuse the file, naming the line at an offset from a position."""
+        self.fail(start + max(offset, 0), reason)
 
 
 def decode_source(data: bytes, source: str, encoding: str | None) -> SourceText:

@@ -242,7 +242,7 @@ class _UaiReader:
             self.tokens.fail(f"a number of {owner!r}")
         # Comments become spaces, so that the positions of numbers stay.
         text = re.sub(r"#[^\n]*", lambda comment: " " * len(comment[0]), self.source.text[start:end])
-        return parse_probabilities(text, announced, self.source.fail_within(start), owner, most=most)
+        return parse_probabilities(text, announced, partial(self.source.fail_at, start), owner, most=most)
 
 
 def _read_names(path: Path, source: SourceText) -> list[Discrete]:
