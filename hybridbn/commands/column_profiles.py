@@ -187,11 +187,11 @@ def profile_columns(rows: Rows, names: Iterable[str], unusable: Mapping[str, str
             columns[name] = ColumnProfile(name, missing=missing, unusable=unusable[name])
             continue
         variable, missing = rows.variable(name), rows.count_missing(name)
-        column = ColumnProfile(name, variable, len(rows) - missing, missing, integer=rows.is_integer(name))
-        column.draw = lambda: profile.sample
-        if isinstance(variable, Continuous):
-            column.low, column.high = rows.value_range(name)
-        columns[name] = column
+        low, high = rows.value_range(name) if isinstance(variable, Continuous) else (0.0, 0.0)
+        integer, observed = rows.is_integer(name), len(rows) - missing
+        columns[name] = ColumnProfile(
+            name, variable, observed, missing, low, high, integer, draw=lambda: profile.sample
+        )
     return profile
 
 

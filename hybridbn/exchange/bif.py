@@ -37,7 +37,7 @@ from hybridbn.exchange.discrete_networks import (
     check_text,
     collect_tables,
     format_states,
-    write_as,
+    write_text,
 )
 from hybridbn.exchange.parsing import (
     RowNormalizer,
@@ -557,4 +557,4 @@ class _ProbabilityBlock:
             self._fail(rows[row], f"a second row of {self.child[:60]!r}{self.show_parents(configurations[row])}")
 
 
-register_format((".bif",), read_bif, write_as(format_bif))
+register_format((".bif",), read_bif, partial(write_text, format_bif))

@@ -55,13 +55,11 @@ Written = TypeVar("Written")
 # -- what is written --------------------------------------------------------------------------------------------------
 
 
-def write_as(format_network: Callable[..., str]) -> Callable[..., None]:
-    """Return what writes networks to files as text; its options are those of what makes the text."""
-
-    def write(network: Network, path: str | os.PathLike[str], **options: Any) -> None:
-        write_network_text(path, format_network(network, **options))
-
-    return write
+def write_text(
+    format_network: Callable[..., str], network: Network, path: str | os.PathLike[str], **options: Any
+) -> None:
+    """Write a network to a file as the text that a function makes of it, whose options these are."""
+    write_network_text(path, format_network(network, **options))
 
 
 def bin_network(network: Network, bins: Bins | None, name: str) -> Network:

@@ -29,7 +29,7 @@ from hybridbn.exchange.discrete_networks import (
     make_words,
     restore_variable,
     table_of,
-    write_as,
+    write_text,
 )
 from hybridbn.exchange.elvira_syntax import (
     ENDLESS,
@@ -692,4 +692,4 @@ class _ElviraTreeWriter:
         return "+".join(parts).replace("+-", "-") or "0.0"
 
 
-register_format((".elv",), read_elvira, write_as(format_elvira))
+register_format((".elv",), read_elvira, partial(write_text, format_elvira))

@@ -38,7 +38,7 @@ from hybridbn.exchange.discrete_networks import (
     restore_name,
     restore_variable,
     table_or_regression,
-    write_as,
+    write_text,
 )
 from hybridbn.exchange.parsing import (
     UNSIGNED,
@@ -356,4 +356,4 @@ def _format_nested(rows: object) -> str:
     return f"({between.join(map(_format_nested, rows))})"
 
 
-register_format((".net",), read_net, write_as(format_net))
+register_format((".net",), read_net, partial(write_text, format_net))

@@ -13,6 +13,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 from xml.sax.saxutils import escape, quoteattr
 
@@ -38,7 +39,7 @@ from hybridbn.exchange.discrete_networks import (
     restore_name,
     restore_variable,
     table_or_regression,
-    write_as,
+    write_text,
 )
 from hybridbn.exchange.parsing import Element, RowNormalizer, Tokens, check_scope, parse_xml, reverse_parents
 from hybridbn.network import Network
@@ -588,5 +589,5 @@ def _choose_case(arguments: list[tuple[Any, ...]], values: Mapping[str, LinearVa
     raise ValueError("no case of Switch fits")
 
 
-register_format((".xmlbif", ".bifxml", ".xml"), read_xmlbif, write_as(format_xmlbif))
-register_format((".xdsl",), read_xdsl, write_as(format_xdsl))
+register_format((".xmlbif", ".bifxml", ".xml"), read_xmlbif, partial(write_text, format_xmlbif))
+register_format((".xdsl",), read_xdsl, partial(write_text, format_xdsl))
