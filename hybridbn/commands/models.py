@@ -20,7 +20,7 @@ from hybridbn.commands.table_input import (
     read_profile,
 )
 from hybridbn.commands.terminal import Terminal, UsageFault, parse_number
-from hybridbn.errors import FormatError, TableError
+from hybridbn.errors import TableError
 from hybridbn.exchange import is_network, network_suffixes, read_network, write_network
 from hybridbn.fitting.counting import count_columns
 from hybridbn.network import Network
@@ -129,8 +129,6 @@ def refuse_model_output(source: str, path: str, no_clobber: bool) -> None:
 
 def read_model(path: str) -> Network:
     """Read a network, and refuse one that has faults."""
-    if not is_network(path):
-        raise FormatError(f"{path}: the suffix tells no format of networks; known are {', '.join(network_suffixes())}")
     network = read_network(path)
     network.check()
     return network

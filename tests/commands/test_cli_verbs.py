@@ -154,7 +154,7 @@ print([name for name in ("numpy", "pandas", "scipy", "pyarrow") if name in sys.m
         ("query model.hbn c x=1 x=2", "given twice"),
         ("query model.hbn c --level 2", "between 0 and 1"),
         ("query nowhere.hbn c", "there is no file"),
-        ("query table.csv c", "no format of networks"),
+        ("query table.csv c", "no network format"),
         ("predict model.hbn table.csv out.csv", "--target"),
         ("predict model.hbn table.csv out.csv --target y", "its nodes are"),
         ("predict model.hbn table.csv table.csv --target c", "is the input"),
