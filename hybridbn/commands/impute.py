@@ -264,8 +264,8 @@ def complete(run: ImputationRun) -> None:
         find_structure(request.structure)
     model = None if request.model is None else load_network(request.model)
     _profile(run, model)
-    output = _make_output(run)
-    output.try_to_create()
+    counter = None if request.draws is None else request.draw_column
+    output = Output(run.destination, run.source, run.profile, counter, request.encoding)
     _learn(run, model)
     with run.terminal.forward_warnings():
         run.filler.models[0].columns.rules.tell()
@@ -395,12 +395,6 @@ def _warn_about_strategy(run: ImputationRun) -> None:
             "the draws share the model's parameters, so intervals that are pooled from them are too short; without"
             " --model, each draw has parameters of its own"
         )
-
-
-def _make_output(run: ImputationRun) -> Output:
-    request = run.request
-    counter = request.draw_column if request.draws is not None else None
-    return Output(run.destination, run.source, run.profile, counter, request.encoding)
 
 
 def _write_parts(run: ImputationRun, output: Output) -> list[Path]:

@@ -82,7 +82,10 @@ class Output:
     ) -> FileWriter | DatabaseWriter:
         form = self._form
         if isinstance(form, Database):
-            return DatabaseWriter(form, fields, self._location.url, counter)
+            writer = DatabaseWriter(form, fields, self._location.url, counter)
+            with report_present_output(self._location):
+                writer.try_to_create()  # so that it is refused now, before anything is learned
+            return writer
         known = self._source.dialect.writing(self._location.suffix) if "delimiter" in form.options else {}
         told = encoding_of_file(form, encoding)
         known |= {} if told is None else {"encoding": told}
@@ -172,12 +175,6 @@ class Output:
         return [None if text is None else parse_states([text])[0] for text in texts]
 
     # -- the whole ----------------------------------------------------------------------------------------------------
-
-    def try_to_create(self) -> None:
-        """Let a database refuse the table now, before anything is learned."""
-        if isinstance(self.writer, DatabaseWriter):
-            with report_present_output(self._location):
-                self.writer.try_to_create()
 
     def assemble(self, parts: Sequence[Path], overwrite: bool, before: Callable[[os.stat_result | None], None]) -> None:
         """Join the parts; `before` is called when all bytes are on the disk and the file only lacks its name."""

@@ -81,7 +81,6 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
             made, _ = predictor((read_block(next(source.blocks(1)), variables, {})[:0], 0))
             added = fields_of(made, destination.form.title)
             output = Output(destination, source, profile, None, request.encoding, added)
-            output.try_to_create()
             with name_file_in_errors(origin.shown):
                 blocks = answer_blocks(request, source, variables, predictor, "predicting", profile.rows)
                 parts, impossible = _write_parts(blocks, output, folder)
