@@ -228,7 +228,8 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row."""
-        return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
+        probabilities = self.predict_proba(X)  # first: it tells what is not fitted
+        return np.asarray(self.classes_[np.argmax(probabilities, axis=1)])
 
     def predict_proba(self, X: Any) -> Values:
         """Return the probabilities of the classes (rows, classes), in the order of `classes_`."""
