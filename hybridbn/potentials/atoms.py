@@ -242,12 +242,11 @@ class Atoms(Potential):
         # how much lies below each point, and up to it
         upto = masses[count] * below + np.cumsum(masses[:count], axis=0)
         jumps = upto - masses[:count]
-        result, rest = np.empty(rows), np.asarray(uniforms, dtype=np.float64).copy()
-        at_point = np.zeros(rows, dtype=bool)
-        for point, start, stop, mass in zip(self.points.tolist(), jumps, upto, masses, strict=False):
-            here = (uniforms > start) & (uniforms <= stop)
-            result[here], at_point = point, at_point | here
-            rest -= np.where(uniforms > stop, mass, 0.0)
+        passed = (uniforms > upto).sum(axis=0)
+        near = np.minimum(passed, count - 1)
+        at_point = (passed < count) & (uniforms > jumps[near, np.arange(rows)])
+        result = np.where(at_point, self.points[near], np.nan)
+        rest = uniforms - np.where(uniforms > upto, masses[:count], 0.0).sum(axis=0)
         others = np.flatnonzero(~at_point)
         if len(others):
             levels = rest[others] / np.maximum(masses[count, others], np.finfo(float).tiny)

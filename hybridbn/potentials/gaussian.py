@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
@@ -567,11 +566,7 @@ class LinearGaussianMixture(Potential):
     def _align_log_probabilities(self, inner: Axes) -> Values:
         """Return the logarithm of the components' probabilities, with the dimensions of the density."""
         arrays = dict(zip(self.density.scope, spread(inner, self.density.scope), strict=True))
-        return np.asarray(self._log_probabilities[tuple(arrays[name] for name in self.component.scope)])
-
-    @cached_property
-    def _log_probabilities(self) -> Values:
-        return freeze(take_logs(self.component.table))
+        return np.asarray(take_logs(self.component.table)[tuple(arrays[name] for name in self.component.scope)])
 
     # -- what quadrature needs to know ----------------------------------------------------------------------------
 

@@ -353,9 +353,10 @@ class Terms:
         """Return the terms without a column (discrete ones first), on which their values depend no more."""
         j = column - len(self.sizes)
         if j < 0:
-            return replace(self, sizes=_drop_item(self.sizes, column), codes=np.delete(self.codes, column, axis=1))
+            sizes = self.sizes[:column] + self.sizes[column + 1 :]
+            return replace(self, sizes=sizes, codes=np.delete(self.codes, column, axis=1))
         low, high, rates = (np.delete(array, j, axis=1) for array in (self.low, self.high, self.rates))
-        return replace(self, limits=_drop_item(self.limits, j), low=low, high=high, rates=rates)
+        return replace(self, limits=self.limits[:j] + self.limits[j + 1 :], low=low, high=high, rates=rates)
 
     def select_pieces(self, pieces: Codes) -> Terms:
         """Return the function on some of its pieces."""
@@ -501,10 +502,6 @@ def sum_out(terms: Terms, column: int) -> Terms:
     """Sum a discrete column out."""
     times = np.where(terms.codes[terms.owner, column] == ANY, terms.sizes[column], 1)
     return make_disjoint(terms.multiply_by(times).drop_column(column))
-
-
-def _drop_item(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:
-    return items[:position] + items[position + 1 :]
 
 
 def make_disjoint(terms: Terms) -> Terms:
