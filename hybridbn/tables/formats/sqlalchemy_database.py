@@ -11,12 +11,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
 from hybridbn.errors import FormatError, HybridBNError, TableError, mask_secrets
-from hybridbn.registry import LazyModule
+from hybridbn.registry import LazyModule, import_library
 from hybridbn.tables.cells import integer_limits
 from hybridbn.tables.formats.base import DatabaseType, Field
 from hybridbn.tables.formats.database_base import (
@@ -155,16 +154,6 @@ class SqlAlchemy(Database):
                 raise
 
 
-def _require_sqlalchemy(address: DatabaseLocation) -> None:
-    try:
-        import_module("sqlalchemy")
-    except ImportError as error:
-        raise HybridBNError(
-            f"{address.shown!r}: only files and sqlite:///file.db?table=t can be read without SQLAlchemy ({error}); "
-            "install it with: pip install 'hybridbn[sql]'"
-        ) from error
-
-
 @contextlib.contextmanager
 def _connect(
     address: DatabaseLocation, refusal: Callable[[str], Exception] = FormatError, *, reading: bool = False
@@ -173,7 +162,11 @@ def _connect(
 
     What the database refuses is raised as `refusal` makes it.
     """
-    _require_sqlalchemy(address)
+    needed = (
+        f"{address.shown!r}: only files and sqlite:///file.db?table=t can be read without SQLAlchemy; install it with:"
+        " pip install 'hybridbn[sql]'"
+    )
+    import_library("sqlalchemy", needed, HybridBNError)
     try:
         engine = _make_engine(address)
         if engine.dialect.name == "sqlite":
