@@ -119,10 +119,9 @@ class PolarsColumns(ColumnAdapter):
     def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
         if old is not None and old.dtype == polars.Object:
             return polars.Series(name, unit.list_moments(moments), dtype=polars.Object)
-        if moments.dtype in (np.dtype("M8[h]"), np.dtype("M8[m]"), np.dtype("M8[s]")):
-            moments = moments.astype("M8[ms]")
-        elif moments.dtype.kind == "m" and np.datetime_data(moments.dtype)[0] not in ("ns", "us"):
-            moments = moments.astype("m8[us]")
+        letter, code = moments.dtype.kind, np.datetime_data(moments.dtype)[0]
+        if code in ("h", "m", "s") or (letter == "m" and code not in ("us", "ns")):
+            moments = moments.astype("M8[ms]" if letter == "M" else "m8[us]")
         series = polars.Series(name, moments)
         if unit.kind == "time":
             return series.cast(polars.Duration("ns")).to_physical().cast(polars.Time)
