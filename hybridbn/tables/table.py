@@ -99,12 +99,9 @@ class Table(Rows):
         if unknown not in ("error", "missing"):
             raise TableError(f"unknown must be 'error' or 'missing', not {unknown!r}")
         frame = data if isinstance(data, Frame) else open_frame(data)
-        known: Values | None = None
-        if isinstance(frame.data, Table):
-            known = frame.data._weights
-            self._frame: Frame = frame.data._frame
-        else:
-            self._frame = frame.without_columns()
+        table = frame.data if isinstance(frame.data, Table) else None
+        known = None if table is None else table._weights
+        self._frame: Frame = frame.without_columns() if table is None else table._frame
         self._recoded: dict[int, Column] = {}
         self._remembered: dict[Any, Any] = {}
         self._columns: dict[str, Column] = {}
