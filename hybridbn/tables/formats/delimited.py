@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -616,10 +616,8 @@ class DelimitedWriter(TextWriter):
         self.delimiter = delimiter
         # a line without anything would be no row at all
         self.missing: str = missing if missing or len(self.fields) > 1 else "NA"
-        self._quoted = {*MISSING, self.missing, *(self.origin.missing if self.origin is not None else ())}
-
-    def _cell(self, text: str) -> str:
-        return _quote_cell(text, self.delimiter, self._quoted)
+        quoted = {*MISSING, self.missing, *(self.origin.missing if self.origin is not None else ())}
+        self._cell: Callable[[str], str] = partial(_quote_cell, separator=delimiter, quoted=quoted)
 
     def header(self) -> bytes:
         """Return the columns' names."""
