@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hybridbn.commands.locations import refuse_replacement
+from hybridbn.commands.locations import refuse_replacement, report_present_output
 from hybridbn.commands.table_input import TableRequest, read_marked
 from hybridbn.commands.terminal import Terminal, UsageFault, keep_interrupts
 from hybridbn.exchange import is_network, network_suffixes, read_network, write_network
@@ -38,7 +38,8 @@ def convert(request: TableRequest, terminal: Terminal, *, bins: int | None = Non
             keep_interrupts()
             _refuse_options(request)
             table = read_marked(request, terminal)
-            write_table(table, target, overwrite=not database, weights="weight" if table.weighted else None)
+            with report_present_output(describe_location(target)):
+                write_table(table, target, overwrite=not database, weights="weight" if table.weighted else None)
 
 
 def names_network(text: str) -> bool:

@@ -233,7 +233,7 @@ def refuse_folders(location: Location) -> None:
 def refuse_existing_output(location: Location, no_clobber: bool) -> None:
     """Raise `OutputTaken` if the output exists already and must not be replaced."""
     if location.url:
-        with report_present_output(location):
+        with report_present_output(location.shown):
             database_of(location.url).refuse_present(location.url)
     elif location.path is not None and no_clobber and location.path.exists():
         raise OutputTaken(f"{location.shown} exists already, and --no-clobber says to leave it")
@@ -252,9 +252,9 @@ def refuse_replacement(source: str, target: str, no_clobber: bool) -> None:
 
 
 @contextlib.contextmanager
-def report_present_output(location: Location) -> Iterator[None]:
+def report_present_output(shown: str) -> Iterator[None]:
     """Turn `OutputExists` of a database into `OutputTaken`, in the words of the command."""
     try:
         yield
     except OutputExists:
-        raise OutputTaken(f"{location.shown}: there is such a table already; choose a new name") from None
+        raise OutputTaken(f"{shown}: there is such a table already; choose a new name") from None

@@ -83,7 +83,7 @@ class Output:
         form = self._form
         if isinstance(form, Database):
             writer = DatabaseWriter(form, fields, self._location.url, counter)
-            with report_present_output(self._location):
+            with report_present_output(self._location.shown):
                 writer.try_to_create()  # so that it is refused now, before anything is learned
             return writer
         known = self._source.dialect.writing(self._location.suffix) if "delimiter" in form.options else {}
@@ -181,7 +181,7 @@ class Output:
         contents = (part.read_bytes() for part in parts)
         if isinstance(self.writer, DatabaseWriter):
             before(None)
-            with report_present_output(self._location):
+            with report_present_output(self._location.shown):
                 self.writer.insert(contents)
             return
         if self._location.path is None:

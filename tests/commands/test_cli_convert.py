@@ -44,14 +44,15 @@ def test_what_a_format_can_not_hold(network, capsys):
     assert run(["convert", str(network / "mixed.hbn"), str(network / "mixed.xdsl")]) == 0
 
 
-def test_tables(tmp_path):
+def test_tables(tmp_path, capsys):
     frame = pd.DataFrame({"x": [1.5, None, 2.0], "c": ["a", None, "b"]})
     frame.to_csv(tmp_path / "t.csv", index=False)
     database = f"sqlite:///{tmp_path / 'f.db'}?table=t"
     assert run(["convert", str(tmp_path / "t.csv"), database]) == 0
     assert run(["convert", database, str(tmp_path / "t.arff")]) == 0
     assert hb.read_table(tmp_path / "t.arff").missing == {"x": 1, "c": 1}
-    assert run(["convert", str(tmp_path / "t.csv"), database]) == 2
+    assert run(["convert", str(tmp_path / "t.csv"), database]) == 73
+    assert capsys.readouterr().err.endswith("there is such a table already; choose a new name\n")
 
 
 @pytest.mark.parametrize(
