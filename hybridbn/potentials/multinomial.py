@@ -102,7 +102,9 @@ class Multinomial(Potential):
             values: Values = self.table[tuple(spread(axes, self.scope))]
             return values
         # one state of each variable in each row: a single index is twice as fast as one for each dimension
-        index = encode_configurations([axes[name][0] for name in self.scope], self.table.shape, 1)
+        index = np.zeros(1, dtype=np.intp)
+        for name, states in zip(self.scope, self.table.shape, strict=True):
+            index = index * states + axes[name][0]  # some may be the same in all rows
         return self.table.ravel().take(index, mode="clip").reshape((1,) * self.table.ndim + index.shape)
 
     @cached_property

@@ -30,6 +30,16 @@ def test_the_whole_table_is_handed_out_without_copying():
     np.testing.assert_array_equal(values, potential.table[[2, 0]])
 
 
+@pytest.mark.parametrize("same", ["d", "e", "c"])
+def test_a_state_that_all_rows_share_may_stand_once(same):
+    table = np.random.default_rng(0).dirichlet(np.ones(2), size=(3, 4))
+    potential = Multinomial(C, (D, Discrete("e", tuple("wxyz"))), table=table)
+    axes = {"d": np.array([[2, 0, 1]]), "e": np.array([[3, 3, 0]]), "c": np.array([[1, 0, 1]])}
+    axes[same] = axes[same][:, :1]
+    values, _ = potential.on(axes)
+    np.testing.assert_array_equal(values, table[axes["d"][0], axes["e"][0], axes["c"][0]][None, None, None])
+
+
 def test_the_users_array_is_neither_kept_nor_changed():
     table = np.array([[1.0, 3.0], [2.0, 2.0], [0.0, 5.0]])
     before = table.copy()
