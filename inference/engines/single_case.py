@@ -23,7 +23,7 @@ from hybridbn.inference.engines import CaseTables, Engine, estimate_rounding
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.relevance import Cached, Snapshot, Status, ancestors, find_requisite
 from hybridbn.potentials.base import take_logs
-from hybridbn.variables import Discrete, Values
+from hybridbn.variables import Codes, Discrete, Values
 
 MOST_KNOWN = 4096
 """Single cases of which it is remembered whether they contradict themselves."""
@@ -64,7 +64,8 @@ class SingleCase(Engine):
             return None
         most_cells = max_bytes // _CELL_BYTES
         case = tuple(codes.items())
-        costly = plan.program is None or plan.program.order.total > _SHARED_CELLS
+        program = plan.program  # which another thread may drop meanwhile
+        costly = program is None or program.order.total > _SHARED_CELLS
         shared: SharedCase | None = relevance.CACHE.get(snapshot.key, case) if costly else None
         answer = None if shared is None else shared.answer(codes, evidence, targets, most_cells)
         if answer is not None:
@@ -139,7 +140,7 @@ class CasePlan(Cached):
         targets: tuple[str, ...],
         only: Collection[str] | None = None,
     ) -> None:
-        self._snapshot, self._targets = snapshot, targets
+        self._snapshot, self._targets, self._findings = snapshot, targets, len(findings)
         self.order: EliminationOrder | None = None
         self.program: Program | None = None
         self.refused: float = 0.0
@@ -155,6 +156,7 @@ class CasePlan(Cached):
         self.fits: bool = all(p.as_table() is not None for p in (*potentials, *map(snapshot.potential, risky)))
         tables = [potential.as_table() for potential in potentials] if self.fits else []
         own = [(potential.table, potential.scope) for potential in tables if potential is not None]
+        self.tables: list[tuple[Values, tuple[str, ...]]] = own
         mentioned = {name for _, scope in own for name in scope}
         self.soft: list[str] = [name for name, kind in kinds.items() if kind == "soft"]
         self.soft_needed: list[str] = [name for name in self.soft if name in mentioned]
@@ -169,9 +171,9 @@ class CasePlan(Cached):
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes are held, without the potentials' own tables."""
-        count = len(self.factors) + len(self.scalars)
-        known = len(self.known) * (200 + 8 * len(next(iter(self.known), ())))
-        held = 0 if self.program is None else self.program.estimate_bytes()
+        count, program = len(self.factors) + len(self.scalars), self.program
+        known = len(self.known) * (200 + 8 * self._findings)
+        held = 0 if program is None else program.estimate_bytes()
         return _FACTOR_BYTES * (2 + count) + known + held + sum(plan.estimate_bytes() for plan in self.apart or ())
 
     def release(self) -> None:
@@ -272,8 +274,9 @@ class CasePlan(Cached):
             result = self.solve(codes, findings, min(most_cells, _CONTRADICTION_CELLS))[1] == -math.inf
         except TooManyCells:
             # contradictions that only several tables show together are overlooked
-            tables = (*self.sliced, *self.scalars)
-            return not all(table[tuple([codes.get(name, _ALL) for name in scope])].any() for table, scope in tables)
+            left = {name: np.flatnonzero(_weigh(findings[name])) for name in self.soft_needed}
+            told = codes.keys() | left.keys()
+            return not all(_allows(*own, codes, left) for own in self.tables if not told.isdisjoint(own[1]))
         if key is not None and len(self.known) < MOST_KNOWN:
             self.known[key] = result
             if len(self.known) % CASES_PER_MEASUREMENT == 0:
@@ -291,6 +294,14 @@ def _find_risky(snapshot: Snapshot, kinds: Mapping[str, Status], needed: Collect
             risky.append(name)
             known.update(snapshot.scopes[name])
     return risky
+
+
+def _allows(table: Values, scope: Sequence[str], codes: Mapping[str, int], left: Mapping[str, Codes]) -> bool:
+    """Tell whether a table has more than zeros for the observed states, and those that evidence leaves of others."""
+    part = table[tuple([codes.get(name, _ALL) for name in scope])]
+    for axis, name in enumerate([name for name in scope if name not in codes]):
+        part = part.take(left[name], axis) if name in left else part
+    return bool(part.any())
 
 
 def _weigh(finding: Finding) -> Values:
