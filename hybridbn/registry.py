@@ -117,7 +117,7 @@ class Registry(dict[str, Value]):
         """Import all modules of the package, so that all names are known, or as many as make one name known."""
         for module in () if self._loaded else self._list_modules(name):
             import_module(module)
-            if name in self:
+            if name and name in self:
                 return self
         self._loaded = True
         return self

@@ -366,3 +366,15 @@ def test_what_is_not_installed_may_be_inspected_and_is_missed_when_used() -> Non
     assert not inspect.isroutine(absent)
     with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
         absent.connect()
+
+
+def test_a_name_without_letters_ends_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Databases of any scheme are known by the scheme "", with which `load` is not to be content."""
+    imported: list[str] = []
+    monkeypatch.setattr(
+        "hybridbn.registry.import_module", lambda name: imported.append(name) or importlib.import_module(name)
+    )
+    known = Registry[type]("scheme", "hybridbn.tables.formats")
+    known.register(str, "")
+    known.load().load()
+    assert imported.count("hybridbn.tables.formats.arff") == imported.count("hybridbn.tables.formats.sqlite") == 1
