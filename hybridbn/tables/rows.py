@@ -315,7 +315,7 @@ class Rows(ABC):
         >>> table.keep(owner, lambda: "made"), table.keep(owner, lambda: "made again")
         ('made', 'made')
         """
-        made: WeakKeyDictionary[Any, Result] = self.remembered.setdefault(_Kept, _Kept())
+        made: WeakKeyDictionary[Any, Result] = self.remembered.setdefault(_Kept, _Kept()).made
         if owner not in made:
             made[owner] = make()
         return made[owner]
@@ -549,8 +549,11 @@ class Rows(ABC):
         return show_table(self)
 
 
-class _Kept(WeakKeyDictionary[Any, Any]):
-    """What was made of rows, by the owners; it stays in its process."""
+class _Kept:
+    """What was made of rows, by the owners; it stays in its process, and copies of rows begin without it."""
+
+    def __init__(self) -> None:
+        self.made: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Kept, ()

@@ -6,6 +6,7 @@ import copy
 import pickle
 import subprocess
 import sys
+import threading
 from decimal import Decimal
 from typing import Any
 
@@ -275,8 +276,10 @@ class TestSelections:
 
     def test_copies_and_pickles(self) -> None:
         table = Table(mixed(), weights=[1, 2, 3])
+        table.keep(mixed, threading.Lock)  # what is kept of rows may be anything, and stays with them
         for other in (copy.deepcopy(table), pickle.loads(pickle.dumps(table))):
             assert other.equals(table)
+            assert other.keep(mixed, lambda: "made again") == "made again"
         assert not table.equals(table.with_weights(None))
 
 
