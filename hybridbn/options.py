@@ -410,6 +410,8 @@ def resolve_options(
         options = default
     elif not isinstance(options, Options):
         raise TypeError(f"options of {function}() must be hybridbn.Options, not {type(options).__name__}")
+    if not keywords and not fixed:  # as for each of many single cases
+        return options
     for name in keywords:
         if name not in _NAMES or name in fixed:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

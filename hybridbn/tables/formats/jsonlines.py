@@ -36,7 +36,6 @@ class JsonLines(FileFormat):
     title = "JSON lines"
     position = 5
     suffixes: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
-    part_form = "jsonlines"
     packable = True
 
     def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> Table:
