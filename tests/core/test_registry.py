@@ -371,9 +371,12 @@ def test_what_is_not_installed_may_be_inspected_and_is_missed_when_used() -> Non
 def test_a_name_without_letters_ends_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """Databases of any scheme are known by the scheme "", with which `load` is not to be content."""
     imported: list[str] = []
-    monkeypatch.setattr(
-        "hybridbn.registry.import_module", lambda name: imported.append(name) or importlib.import_module(name)
-    )
+
+    def note(name: str) -> Any:
+        imported.append(name)
+        return importlib.import_module(name)
+
+    monkeypatch.setattr("hybridbn.registry.import_module", note)
     known = Registry[type]("scheme", "hybridbn.tables.formats")
     known.register(str, "")
     known.load().load()
