@@ -666,10 +666,10 @@ class PatternPlan(Plan):
                 for number, scope in enumerate(problem.scopes):
                     if number in densities:
                         tables.append(np.ones(len(there)))
-                        bounds.append(np.full((2, len(there)), np.nan))
+                        bounds.append(np.full((4, len(there)), np.nan))
                         continue
                     tables.append(_expand(problem, scope, part, part.tables[number], chosen))
-                    limits = [part.tables[number]] * 2 if part.bounds is None else part.bounds[number]
+                    limits = [part.tables[number]] * 4 if part.bounds is None else part.bounds[number]
                     bounds.append(np.stack([_expand(problem, scope, part, limit, chosen) for limit in limits], axis=0))
                 bounds.append(np.stack([part.log_norm] * 2) if part.bounds is None else part.bounds[-1])
                 yield replace(

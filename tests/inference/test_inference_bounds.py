@@ -474,3 +474,22 @@ def test_linear_gaussian_components_take_time_too():
     with pytest.raises(hb.TooWide, match="takes about"):
         net.posterior("g22", {"w29": 0.3}, beyond="slice", seconds=3e-5)
     assert net.posterior("g22", {"g33": 1}, beyond="slice", seconds=3e-5).confidence == 1.0
+
+
+def test_rows_that_are_exact_stand_beside_rows_that_are_sampled() -> None:
+    """What is known differs from row to row, and so do the tables that are needed."""
+    rng, side = np.random.default_rng(2), range(5)
+    cells = {(i, j): hb.Discrete(f"g{i}{j}", (0, 1)) for i in side for j in side}
+    above = {cell: [cells[c] for c in ((cell[0] - 1, cell[1]), (cell[0], cell[1] - 1)) if c in cells] for cell in cells}
+    network = hb.Network(
+        hb.Multinomial(own, above[cell], table=rng.dirichlet([1, 1], size=(2,) * len(above[cell])))
+        for cell, own in cells.items()
+    )
+    table = hb.Table({"g44": [1, None, 1], "g04": [0, None, 0]})
+    with warnings.catch_warnings(action="ignore"):
+        answer = as_discrete(network.posterior("g00", table, beyond="bound", max_bytes=600, seconds=0.05))
+    exact = as_discrete(network.posterior("g00", table))
+    for low, high in (answer.bounds, answer.asymptotic_bounds):
+        assert (low - 1e-9 <= exact.probabilities).all()
+        assert (exact.probabilities <= high + 1e-9).all()
+        assert ((high - low).max(axis=1) > 1e-9).tolist() == [False, True, False]
