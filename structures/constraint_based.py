@@ -310,8 +310,10 @@ LEAST_ROWS = 5.0
 """A test with fewer rows for each degree of freedom tells too little (Tsamardinos, Brown & Aliferis 2006)."""
 _MOST_CELLS = 2**22
 """Larger arrays of moments are not made: with so many configurations there are few rows in each."""
-_KEPT_CELLS = 2**17
-"""The moments of all numbers are asked for at once, for the next tests, if they have at most so many entries."""
+_KEPT_CELLS = 2**20
+"""Moments of all numbers at once are kept for the next tests if they have at most so many entries: a counter remembers
+smaller ones only.
+"""
 _CERTAIN = 1e-10
 """Less than this share of a number's sum of squares is a rounding error."""
 
@@ -361,8 +363,8 @@ class IndependenceTests:
         self.counter: RowCounter = self.data.counter(self.names).persist()
         self._outcomes: dict[tuple[frozenset[str], frozenset[str]], Outcome | None] = {}
         numbers = [name for name in self.names if not self._discrete[name]]
-        self._whole = tuple(name for name in numbers if name not in self.counter.incomplete)
-        self._prepared: set[tuple[str, ...]] = set()
+        self._whole = [name for name in numbers if name not in self.counter.incomplete]
+        self._moments: dict[tuple[str, ...], Moments] = {}
 
     def _replace_numbers(self, data: TrainingData) -> TrainingData:
         """Return the data with normal scores in the place of numbers."""
@@ -443,11 +445,13 @@ class IndependenceTests:
         size = math.prod(self.counter.shape(given))
         if size * len(numbers) ** 2 > _MOST_CELLS:
             return None
-        few = size * len(self._whole) ** 2 <= _KEPT_CELLS
-        if few and given not in self._prepared and self.counter.incomplete.isdisjoint((*numbers, *given)):
-            self._prepared.add(given)
-            self.counter.prepare([], [(self._whole, given)])
-        return self.counter.moments(numbers, given)
+        if self.counter.incomplete.intersection((*numbers, *given)) or size * len(self._whole) ** 2 > _KEPT_CELLS:
+            return self.counter.moments(numbers, given)
+        if given not in self._moments:
+            self._moments[given] = self.counter.moments(tuple(self._whole), given)
+        kept, places = self._moments[given], [self._whole.index(name) for name in numbers]
+        chosen = np.ix_(range(size), places, places)
+        return Moments(kept.total, kept.weights, kept.means[:, places], kept.products[chosen])
 
     # -- two discrete columns given numbers ---------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import hybridbn as hb
+from hybridbn.fitting.counting import RowCounter
 from hybridbn.structures import max_min_hill_climb, pc_stable
 from hybridbn.structures.arcs import find_essential_graph, find_extension, matrix_of
 from hybridbn.structures.constraint_based import IndependenceTests
@@ -198,3 +199,25 @@ def test_options_that_make_no_sense_are_refused(build: Any) -> None:
     for options in ({"alpha": 0}, {"alpha": True}, {"max_condition": -1}, {"max_condition": 1.5}):
         with pytest.raises(hb.HybridBNError):
             build(data, **options)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "classes"), [(370, ()), (40, ("a", "b", "c"))], ids=["many numbers", "many classes"]
+)
+def test_one_pass_over_the_rows_serves_all_tests_given_the_same_classes(
+    numbers: int, classes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # more moments than a counter remembers of one set of columns, or of all of them together
+    rng, passes, take = np.random.default_rng(6), list[Any](), RowCounter._pass
+
+    def count_pass(counter: RowCounter, requests: Any, used: Any) -> tuple[Any, ...]:
+        passes.append(requests)
+        return take(counter, requests, used)
+
+    monkeypatch.setattr(RowCounter, "_pass", count_pass)
+    data: dict[str, Any] = {f"x{i}": column for i, column in enumerate(rng.normal(size=(numbers, 60)))}
+    data |= {name: rng.choice([f"{name}{i}" for i in range(6)], 60) for name in classes}
+    tests = make_tests(data)
+    for number in range(1, 12):
+        tests("x0", f"x{number}", classes)
+    assert len(passes) == 1
