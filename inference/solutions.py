@@ -218,6 +218,8 @@ def infer_posteriors(
         Whether rows that are impossible for reasons which do not matter for the variables are refused or marked, too.
     """
     snapshot = Snapshot.of(network)
+    if not evidence.rows:
+        return [empty_posterior(snapshot.variable(name)) for name in names]
     answer = solve(snapshot, Question(tuple(names)), read_relevant_evidence(snapshot, evidence, names), options)
     if refuse_contradictions:
         answer.refuse(find_contradictions(snapshot, answer.problem, evidence, options), options)

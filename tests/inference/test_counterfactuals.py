@@ -228,3 +228,20 @@ def test_impossible_cases_are_named() -> None:
     net = hb.Network([a, hb.Multinomial(B, parents=(A,), table=[[0.5, 0.5], [0.1, 0.9]])])
     with pytest.raises(hb.ImpossibleEvidence, match="1"):
         hb.counterfactual(net, "b", pd.DataFrame({"a": ["k", "l"]}), {"a": "l"})
+
+
+@pytest.mark.parametrize(
+    ("on", "known", "do"), [("c", "a", {"u": 1.0}), ("u", "c", {"a": "x"}), ("c", "c", {"u": 1.0})]
+)
+def test_a_table_without_rows_has_no_counterfactuals(on: str, known: str, do: dict[str, Any]) -> None:
+    a, u, c = hb.Discrete("a", ("x", "y")), hb.Continuous("u"), hb.Continuous("c")
+    network = hb.Network(
+        [
+            hb.Multinomial(a, table=[0.5, 0.5]),
+            hb.LinearGaussian(u, (a,), intercept=[0, 1], variance=[1, 0.5]),
+            hb.LinearGaussian(c, (u,), intercept=0, coefficients=[1.0], variance=1),
+        ]
+    )
+    answer = hb.counterfactual(network, on, hb.Table({known: []}), do)
+    assert np.shape(answer.mean()) == (0,)
+    assert np.shape(answer.interval()) == (0, 2)
