@@ -184,7 +184,8 @@ class LazyModule:
 
 
 def import_library(name: str, needed: str, error: type[HybridBNError] = TableError) -> Any:
-    """Return a library that need not be installed, or raise an error with this text.
+    """Return a library that need not be installed, or raise an error with this text, and with the reason where the
+    library is there but broken.
 
     Examples
     --------
@@ -196,7 +197,8 @@ def import_library(name: str, needed: str, error: type[HybridBNError] = TableErr
     try:
         return import_module(name)
     except ImportError as absence:
-        raise error(needed) from absence
+        is_absent = isinstance(absence, ModuleNotFoundError) and absence.name in (name, name.partition(".")[0])
+        raise error(needed if is_absent else f"{needed} ({absence})") from absence
 
 
 @cache

@@ -18,10 +18,11 @@ import pytest
 import hybridbn as hb
 from hybridbn.commands.cli import run
 from hybridbn.commands.verb import Verb
+from hybridbn.errors import TableError
 from hybridbn.exchange import FORMATS
 from hybridbn.fitting import Fitter
 from hybridbn.inference.engines import Engine, list_engines
-from hybridbn.registry import LazyModule, Registry
+from hybridbn.registry import LazyModule, Registry, import_library
 from hybridbn.structures.building import BUILDERS
 from hybridbn.tables.backends.base import Backend
 from hybridbn.tables.columns import ColumnAdapter, FrameAdapter
@@ -381,3 +382,22 @@ def test_a_name_without_letters_ends_no_search(monkeypatch: pytest.MonkeyPatch) 
     known.register(str, "")
     known.load().load()
     assert imported.count("hybridbn.tables.formats.arff") == imported.count("hybridbn.tables.formats.sqlite") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("import not_installed_anywhere", r"pip install it \(No module named 'not_installed_anywhere'\)$"),
+        ("raise ImportError('libx.so: cannot open')", r"pip install it \(libx.so: cannot open\)$"),
+        (None, "pip install it$"),
+    ],
+)
+def test_a_library_that_is_there_but_broken_says_why(
+    text: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    if text is not None:
+        (tmp_path / "broken_library.py").write_text(text)
+    for name in ("broken_library", "broken_library.part"):
+        with pytest.raises(TableError, match=told):
+            import_library(name, "pip install it")
