@@ -139,7 +139,7 @@ class _ElviraParser:
     # -- blocks ----------------------------------------------------------------------------------------------------
 
     def take_opening(self, word: str) -> None:
-        self.tokens.expect(word, after="at the beginning; is this a file of Elvira?")
+        self.tokens.expect(word, after="at the beginning (is this a file of Elvira?)")
         if self.tokens.now.kind in ("word", "quoted", "number"):
             self.tokens.take()
         self.tokens.expect("{")

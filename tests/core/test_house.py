@@ -23,17 +23,17 @@ from house import (
 from walks import name_walks, run_apart
 
 CEILINGS = {
-    "statements": 51990,
-    "modules": 215,
+    "statements": 50587,
+    "modules": 214,
     "lines of a body, 95th percentile": 25,
     "longest chain of imports": 28,
     "modules imported from outside their room": 70,
     "opaque names of modules": 2,
     "questions of the kind of rows, outside tables": 0,
     "questions of the family, outside potentials and exchange": 3,
-    "functions above complexity 10": 20,
+    "functions above complexity 10": 14,
     "upward imports": 23,
-    "net.posterior: functions": 164,
+    "net.posterior: functions": 162,
     "net.posterior: modules": 29,
     "naive_bayes(frame): functions": 278,
     "naive_bayes(frame): modules": 27,

@@ -438,7 +438,7 @@ def test_data_bases_are_tables(tmp_path):
         (
             "data-base",
             "bnet",
-            r"line 1: expected `data-base` at the beginning; is this a file of Elvira\?, found 'bnet'",
+            r"line 1: expected `data-base` at the beginning \(is this a file of Elvira\?\), found 'bnet'",
         ),
         ("cases = (", "cases = [", r"line 5: expected `\(` before the cases"),
         ("winter)", "winter winter)", r"line 4: 'season': .*equal"),

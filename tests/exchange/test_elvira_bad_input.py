@@ -35,7 +35,7 @@ relation E D { values = table (0.1 0.2
 BAD = [
     ("", "", "the file is empty"),
     ("bnet b", "bnet b b", r"line 1: expected `\{`, found 'b'"),
-    ("bnet", "<?xml", r"line 1: expected `bnet` at the beginning; is this a file of Elvira\?, found '<\?xml'"),
+    ("bnet", "<?xml", r"line 1: expected `bnet` at the beginning \(is this a file of Elvira\?\), found '<\?xml'"),
     ("node E", "nodes E", r"line 10: expected `=` after 'nodes E', found '\('"),
     ("node E(finite-states)", "node X(finite-states)", "line 10: a second node named 'X'"),
     (
