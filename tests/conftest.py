@@ -38,6 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
+def frozen() -> None:
+    """Keep the collector from looking again and again at what other tests have left."""
+    gc.freeze()
+
+
+@pytest.fixture
 def arrays_of_other_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let scikit-learn check arrays of other libraries, too."""
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")

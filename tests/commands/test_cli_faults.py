@@ -195,6 +195,7 @@ def test_input_that_changes_while_it_is_read_is_refused(
 
 
 @posix
+@pytest.mark.slow
 def test_interrupted_it_goes_on() -> None:
     options = [*CHUNK, "--draws", "2"]
     assert run(["impute", "t.csv", "clean.csv", "--draws", "2"]) == 0

@@ -23,7 +23,7 @@ from house import (
 from walks import name_walks, run_apart
 
 CEILINGS = {
-    "statements": 50587,
+    "statements": 50588,
     "modules": 214,
     "lines of a body, 95th percentile": 25,
     "longest chain of imports": 28,

@@ -33,7 +33,6 @@ def parametrize(estimators: list[Any], **options: Any) -> pytest.MarkDecorator:
     [
         *(kind("naive_bayes") for kind in BOTH),
         HybridClassifier(tan, potentials="gaussian"),
-        HybridRegressor(tan, potentials="gaussian"),
     ],
 )
 def test_estimators_pass_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
@@ -45,6 +44,7 @@ def test_estimators_pass_the_checks_of_scikit_learn(estimator: Any, check: Any) 
     [
         HybridClassifier(),
         HybridRegressor(),
+        HybridRegressor(tan, potentials="gaussian"),
         *(kind("naive_bayes", potentials="gaussian") for kind in BOTH),
         *(HybridClassifier("naive_bayes", potentials=family) for family in ("multinomial", "kernel")),
         *(kind(build, potentials="gaussian") for kind in BOTH for build in (selective_naive_bayes, partial(kdb, k=1))),

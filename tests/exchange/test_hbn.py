@@ -245,7 +245,7 @@ def test_a_file_costs_no_more_than_its_nodes(tmp_path: Path) -> None:
         with zipfile.ZipFile(tmp_path / "m.hbn") as archive:
             assert archive.namelist() == ["manifest.json", "network.json", "float64.npy"]
 
-    assert_linear(save_and_load, 500)
+    assert_linear(save_and_load, 250)
 
 
 # -- what the file is ---------------------------------------------------------------------------------------------

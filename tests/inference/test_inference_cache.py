@@ -105,15 +105,6 @@ FAMILIES = {
 }
 
 
-@pytest.fixture(scope="module")
-def frozen() -> Iterator[None]:
-    """Keep the collector from looking again and again at what other tests have left."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("ask", ["one case", "a table", "a thread"])

@@ -32,7 +32,7 @@ def sparse(count: int) -> hb.Network:
     return hb.Network(potentials)
 
 
-@pytest.mark.parametrize("make", [star, sparse])
+@pytest.mark.parametrize("make", [star, pytest.param(sparse, marks=pytest.mark.slow)])
 def test_work_grows_with_the_network(make: Any, tmp_path: Path) -> None:
     networks = {count: make(count) for count in (150, 300)}
     fresh = lambda count: hb.Network(networks[count].potentials)  # noqa: E731

@@ -204,6 +204,7 @@ def test_heavy_tails_are_searched_where_their_mass_is():
     assert sum(looked) < 500_000
 
 
+@pytest.mark.slow
 def test_narrow_peaks_between_heavy_tails_are_found():
     def family(y, x):
         return 0.95 * normal(y, x**3, 1e-4) + 0.05 * student(y - x**3)

@@ -161,7 +161,7 @@ def pair(parent: str, child: str, seed: int):
 
 
 @pytest.mark.parametrize(
-    "parent", [pytest.param(name, marks=[pytest.mark.slow] * (name == "mte-slope")) for name in PARENTS]
+    "parent", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("density*", "mte-slope"))) for name in PARENTS]
 )
 def test_every_pair_of_families(parent):
     for number, child in enumerate(CHILDREN):

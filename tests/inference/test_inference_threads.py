@@ -125,6 +125,7 @@ def test_a_question_that_two_threads_compile_is_kept_once(monkeypatch: pytest.Mo
     assert relevance.CACHE.total == sum(entry.held for entry in relevance.CACHE.entries())
 
 
+@pytest.mark.usefixtures("frozen")
 def test_a_network_that_goes_while_the_cache_is_locked_is_forgotten_afterwards() -> None:
     relevance.CACHE.clear()
     network = make_network()

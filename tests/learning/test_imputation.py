@@ -375,9 +375,9 @@ def test_combinations_beyond_memory_are_refused_unless_slices_are_asked_for() ->
         {"structure": "naive_bayes", "target": "y", "potentials": "gaussian"},
         {"structure": [("kind", "x"), ("x", "y")]},
         {"structure": [("x", "kind")], "potentials": "gaussian"},
-        {"potentials": {"x": "multinomial"}, "structure": "chow_liu"},
+        pytest.param({"potentials": {"x": "multinomial"}, "structure": "chow_liu"}, marks=pytest.mark.slow),
         pytest.param({"structure": chow_liu}, id="a builder"),
-        {"target": "x"},
+        pytest.param({"target": "x"}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -83,7 +83,11 @@ FRONTS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
 
 
 @pytest.mark.parametrize(
-    "front", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("mean", "proper draw"))) for name in FRONTS]
+    "front",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("mean", "most probable", "proper draw")))
+        for name in FRONTS
+    ],
 )
 def test_no_strategy_breaks_a_rule(front: str) -> None:
     true = make_table()

@@ -86,8 +86,8 @@ ANSWERS: Mapping[str, Any] = {
 }
 
 
-SLOW = {"class_clusters", "kdb", "max_min_hill_climb"}
-"""Builders whose networks are like those of `mixture`, `tan` and `hill_climb`, and dearer to make or to ask."""
+SLOW = {"class_clusters", "kdb", "max_min_hill_climb", "tan"}
+"""Builders whose networks are like those of `mixture`, `naive_bayes` and `hill_climb`, and dearer to make or to ask."""
 
 
 @pytest.mark.parametrize("family", ["auto", pytest.param("gaussian", marks=pytest.mark.slow)])

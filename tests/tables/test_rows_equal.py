@@ -143,13 +143,14 @@ COSTLY = {
     *(f"{name} auto" for name in BUILDERS if name not in ("naive_bayes", "tan", "chow_liu")),
     *(f"{name} {family}" for name in ("automatic", "logistic") for family in FAMILIES),
     *(f"{name} multinomial" for name in ("class_clusters", "mixture")),
+    *("class_clusters gaussian", "mixture gaussian", "augment by expectations"),
     "impute by numbers of rows, tan",
 }
 COSTLY_WITH_HOLES = {
-    *(f"{name} gaussian" for name in ("hill_climb", "max_min_hill_climb", "mixture")),
+    *(f"{name} gaussian" for name in ("hill_climb", "max_min_hill_climb")),
     *(f"random_forest {family}" for family in FAMILIES),
     *("augment by draws", "augment a class", "impute means", "expectation_maximization"),
-    *("class_clusters gaussian", "nb_tree by gain ratio"),
+    "nb_tree by gain ratio",
 }
 
 

@@ -407,7 +407,8 @@ class Writer:
     """
 
     def __init__(self, fields: Sequence[Field], counter: str | None = None, origin: Any = None) -> None:
-        self.counter, self.origin = counter, origin
+        self.counter: str | None = counter
+        self.origin: Any = origin
         self.fields: list[Field] = [*([Field(counter, "integer")] if counter is not None else []), *fields]
 
     def make_part(self, columns: dict[str, list[Any]], draw: int = 0) -> bytes:
