@@ -30,6 +30,7 @@ from hybridbn.learning.sample_weights import FLOOR, Exponent, Factors, Margins, 
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials import Multinomial
+from hybridbn.potentials.base import take_logs
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Codes, Discrete, Values, slice_blocks
 
@@ -418,25 +419,24 @@ class ColumnGroups:
         classes, target = len(self.target), self.target.name
         prior = fitters[target].tables(counts[0].sum(axis=1)[None])[0]
         probabilities, tables = {target: prior}, []
-        with np.errstate(divide="ignore"):
-            prior_logs = np.log(prior)[:, None]
-            for group, shape, table in zip(self.groups, self._shapes, counts, strict=True):
-                logs = prior_logs
-                for name, margin in zip(group, _margins_of(table, shape), strict=True):
-                    states, size = len(self.variables[name]), margin.shape[1]
-                    counts_of_states = margin[:, :states]
-                    if not counts_of_states.any():
-                        child, parents = self.variables[name], (self.target,)
-                        empty = MultinomialStatistics(child=child, parents=parents, total=0.0, counts=counts_of_states)
-                        refuse_empty(empty)
-                    probabilities[name] = fitters[name].tables(counts_of_states[None])[0]
-                    terms = np.log(probabilities[name])
-                    if states < size:
-                        # the last state stands for missing cells and adds nothing
-                        terms = np.hstack([terms, np.zeros((classes, 1))])
-                    logs = (logs[:, :, None] + terms[:, None, :]).reshape(classes, -1)
-                tables.append(logs)
-                prior_logs = np.zeros((classes, 1))
+        prior_logs = take_logs(prior)[:, None]
+        for group, shape, table in zip(self.groups, self._shapes, counts, strict=True):
+            logs = prior_logs
+            for name, margin in zip(group, _margins_of(table, shape), strict=True):
+                states, size = len(self.variables[name]), margin.shape[1]
+                counts_of_states = margin[:, :states]
+                if not counts_of_states.any():
+                    child, parents = self.variables[name], (self.target,)
+                    empty = MultinomialStatistics(child=child, parents=parents, total=0.0, counts=counts_of_states)
+                    refuse_empty(empty)
+                probabilities[name] = fitters[name].tables(counts_of_states[None])[0]
+                terms = take_logs(probabilities[name])
+                if states < size:
+                    # the last state stands for missing cells and adds nothing
+                    terms = np.hstack([terms, np.zeros((classes, 1))])
+                logs = (logs[:, :, None] + terms[:, None, :]).reshape(classes, -1)
+            tables.append(logs)
+            prior_logs = np.zeros((classes, 1))
         network = partial(_make_naive_bayes, self.target, self.variables, probabilities)
         # a probability of zero makes log-odds meaningless
         finite = all(np.isfinite(table).all() for table in tables)
